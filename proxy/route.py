@@ -1,0 +1,83 @@
+"""One route as values: where its requests go, which policy trims them, and by which rules."""
+
+import re
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from policies.types import Policy
+
+
+class Mode(StrEnum):
+    """Whether decisions are carried out (enforce), only audited (shadow), or not made (off)."""
+
+    ENFORCE = "enforce"
+    SHADOW = "shadow"
+    OFF = "off"
+
+
+class OnOverflow(StrEnum):
+    """What happens when all that is evictable is gone and the prompt is still over the budget."""
+
+    TRUNCATE = "truncate"
+    REJECT = "reject"
+    FORCE = "force"
+    PASSTHROUGH = "passthrough"
+
+
+class Alternate(StrEnum):
+    """Whether user and assistant turns must alternate in what is sent."""
+
+    FREE = "free"
+    STRICT = "strict"
+    AS_INPUT = "as_input"  # strict where the client's own messages alternated
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Thresholds:
+    """Shares of the budget at which a request is counted, trimmed, and trimmed hard."""
+
+    warn: float = 0.75
+    evict: float = 0.85
+    emergency: float = 0.95
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Targets:
+    """Shares of the budget that a normal and an emergency eviction go down to."""
+
+    evict: float = 0.70
+    emergency: float = 0.60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pins:
+    """What a route pins besides system and developer messages and the last user message."""
+
+    first_user: bool = True
+    text: tuple[re.Pattern[str], ...] = ()
+    tools: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """The rules for the requests of one route. Tokens and seconds; None means «by the model» or «no limit»."""
+
+    name: str
+    upstream: str
+    policy: Policy
+    window: int | None = None
+    budget_tokens: int | None = None
+    reserve_output: int = 4096
+    reserve_cap: int | None = None
+    thresholds: Thresholds = field(default_factory=Thresholds)
+    targets: Targets = field(default_factory=Targets)
+    breathing_turns: int = 8
+    keep_prefix: float = 0.0
+    protect_last: int = 4
+    pins: Pins = field(default_factory=Pins)
+    on_overflow: OnOverflow = OnOverflow.TRUNCATE
+    mode: Mode = Mode.ENFORCE
+    alternate_roles: Alternate = Alternate.AS_INPUT
+    first_role_user: bool | None = None  # None: where the client's own messages began with a user's
+    hold_wait_s: float = 2.0
+    allow_overrides: bool = False
