@@ -1,0 +1,121 @@
+"""The audit record's way out: one JSON line a decision, to stdout or rotating files, written by a thread of its own."""
+
+import logging
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from logging.handlers import RotatingFileHandler
+from queue import Empty, Full, Queue
+from typing import TextIO
+
+import msgspec
+import structlog
+
+QUEUE = 10_000  # records that wait for a slow sink; more are dropped and counted
+
+_encode = msgspec.json.Encoder().encode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sinks:
+    """Where records go: "-" is stdout, anything else a file that is rotated at `max_bytes`, `backups` times."""
+
+    paths: tuple[str, ...] = ("-",)
+    max_bytes: int = 100 * 1024 * 1024
+    backups: int = 5
+
+
+@dataclass(slots=True)
+class Counts:
+    """Records written, dropped because the queue was full, and lost because a sink failed."""
+
+    written: int = 0
+    dropped: int = 0
+    failed: int = 0
+
+
+@dataclass(slots=True)
+class Audit:
+    """Takes records without ever blocking or raising; `close` writes what still waits."""
+
+    sinks: Sinks
+    stdout: TextIO = field(default_factory=lambda: sys.stdout)
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    counts: Counts = field(default_factory=Counts)
+    _queue: "Queue[Mapping[str, object]]" = field(default_factory=lambda: Queue(QUEUE))
+    _closing: threading.Event = field(default_factory=threading.Event)
+    _thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Open the files and start writing.
+
+        Raises:
+            OSError: a file cannot be opened.
+        """
+        writers = [_writer(path, self.sinks, self.stdout) for path in self.sinks.paths]
+        self._thread = threading.Thread(target=self._write, args=(writers,), name="audit", daemon=True)
+        self._thread.start()
+
+    def put(self, record: Mapping[str, object], *, error: bool = False) -> None:
+        """Hand over a record; `error` marks it as one that an operator should look at."""
+        stamped = {"time": self.now().isoformat(), "level": "error" if error else "info", **record}
+        try:
+            self._queue.put_nowait(stamped)
+        except Full:
+            self.counts.dropped += 1
+
+    def close(self, timeout_s: float = 5.0) -> None:
+        """Write what waits, at most for `timeout_s` seconds, and stop."""
+        self._closing.set()
+        if self._thread is not None:
+            self._thread.join(timeout_s)
+
+    def _write(self, writers: "Sequence[structlog.typing.WrappedLogger]") -> None:
+        loggers = [structlog.wrap_logger(writer, processors=[_render], wrapper_class=_Line) for writer in writers]
+        while True:
+            try:
+                record = self._queue.get(timeout=0.2)
+            except Empty:
+                if self._closing.is_set():
+                    return
+                continue
+            for logger in loggers:
+                try:
+                    logger.line(**record)
+                    self.counts.written += 1
+                except (OSError, ValueError):  # disk full, pipe closed: the next record may get through
+                    self.counts.failed += 1
+
+
+class _Line(structlog.BoundLoggerBase):
+    """A logger with one method: the record is the whole line, its `event` included."""
+
+    def line(self, event: str, **record: object) -> object:
+        return self._proxy_to_logger("msg", event, **record)
+
+
+def _render(logger: object, name: str, record: structlog.typing.EventDict) -> str:
+    event = record.pop("event")
+    return _encode({"event": event, **record}).decode()
+
+
+class _File:
+    """A rotating file that lets a failing write be seen, where logging's own handlers print it and go on."""
+
+    def __init__(self, path: str, sinks: Sinks) -> None:
+        self._handler = RotatingFileHandler(path, maxBytes=sinks.max_bytes, backupCount=sinks.backups, encoding="utf-8")
+
+    def msg(self, message: str) -> None:
+        line = logging.LogRecord("audit", logging.INFO, "", 0, message, None, None)
+        if self._handler.shouldRollover(line):
+            self._handler.doRollover()
+        if self._handler.stream is None:
+            self._handler.stream = self._handler._open()
+        self._handler.stream.write(message + "\n")
+        self._handler.stream.flush()
+
+
+def _writer(path: str, sinks: Sinks, stdout: TextIO) -> "structlog.typing.WrappedLogger":
+    return structlog.PrintLogger(stdout) if path == "-" else _File(path, sinks)

@@ -1,0 +1,123 @@
+"""One decision: a window and a target in; a new ledger, and what happened to which slot, out. (pure)"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from policies.fifo import Fifo
+from policies.plan import Evict, Plan, Shrink, apply, check
+from policies.types import Context, Policy, Window
+from proxy.errors import ClientError
+from proxy.guard import Faults
+from proxy.ledger import Ledger
+from proxy.overflow import force, pinned_summary, truncate
+from proxy.prompt import Prompt, slot_id
+from proxy.route import OnOverflow
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """What a decision did to one slot: `action` is evict, shrink, summarize or recall."""
+
+    action: str
+    score: float | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """`policy` names the one whose plan was carried out: the route's, or the fallback.
+
+    `fates` maps slot ids to what happened to them; `unfit`: over the budget when all was done; `overflowed`: the
+    policy's plan alone did not bring the prompt under its budget.
+    """
+
+    policy: str
+    ledger: Ledger
+    fates: Mapping[str, Fate]
+    overflowed: bool = False
+    unfit: bool = False
+
+
+def decide(
+    policy: Policy,
+    prompt: Prompt,
+    window: Window,
+    target: int,
+    context: Context,
+    *,
+    ledger: Ledger,
+    on_overflow: OnOverflow,
+    recount: Callable[[Ledger], Prompt],
+    faults: Faults,
+) -> Decision:
+    """Cut a prompt down to `target` tokens: one policy pass, and one overflow pass where that left it over the budget.
+
+    `recount` gives the prompt under another ledger.
+
+    Raises:
+        ClientError: 400 context_length_exceeded, where it does not fit and the route says reject.
+    """
+    plan = _plan(policy, window, target, context, faults)
+    fates = {f.slot: Fate(_name(f), getattr(f, "score", None), f.reason) for f in plan.actions if not _is_many(f)}
+    cut = record(plan, prompt, ledger)
+    left = apply(plan, window, context.count)
+    if left.used <= window.budget:
+        return Decision(policy=plan.policy, ledger=cut, fates=fates)
+    if on_overflow is OnOverflow.REJECT:
+        raise ClientError(
+            400,
+            "context_length_exceeded",
+            f"This request needs {left.used} tokens after everything that may be dropped is gone, and its budget is "
+            f"{window.budget}: {pinned_summary(left)}. Shorten these, or raise the route's window.",
+            "messages",
+        )
+    if on_overflow is OnOverflow.FORCE:
+        forced = force(left, window.budget)
+        fates |= {action.slot: Fate("evict", action.score, action.reason) for action in forced}
+        cut = record(Plan(plan.policy, forced), prompt, cut)
+    if on_overflow is OnOverflow.TRUNCATE:
+        cuts = dict(truncate(recount(cut), left, window.budget, context.count))
+        cut = replace(cut, truncations={**cut.truncations, **cuts})
+        for group in prompt.groups:
+            if any(i in cuts for i in group.messages):
+                fates[slot_id(group)] = Fate("shrink", None, "shortened in the middle: the prompt was over the budget")
+    unfit = recount(cut).used > window.budget
+    return Decision(policy=plan.policy, ledger=cut, fates=fates, overflowed=True, unfit=unfit)
+
+
+def _plan(policy: Policy, window: Window, target: int, context: Context, faults: Faults) -> Plan:
+    """The policy's plan where it raises nothing and breaks no promise, else fifo's."""
+    with faults.guard("policy"):
+        plan = policy.plan(window, target, context)
+        check(plan, window)
+        return plan
+    return Fifo().plan(window, target, context)
+
+
+def record(plan: Plan, prompt: Prompt, ledger: Ledger) -> Ledger:
+    """The ledger with a plan's actions written down by message index."""
+    places = {slot_id(group): group for group in prompt.groups}
+    drops = set(ledger.drops)
+    clears = dict(ledger.clears)
+    for action in plan.actions:
+        if isinstance(action, Evict):
+            drops.update(places[action.slot].messages)
+        elif isinstance(action, Shrink):
+            for index in places[action.slot].messages:
+                message = prompt.messages[index]
+                if message is not None and message.answers is not None:
+                    clears[index] = action.text
+    return replace(
+        ledger,
+        drops=frozenset(drops),
+        clears={i: text for i, text in clears.items() if i not in drops},
+        truncations={i: cuts for i, cuts in ledger.truncations.items() if i not in drops and i not in clears},
+    )
+
+
+def _name(action: object) -> str:
+    return "evict" if isinstance(action, Evict) else "shrink"
+
+
+def _is_many(action: object) -> bool:
+    return not isinstance(action, Evict | Shrink)

@@ -1,0 +1,168 @@
+"""The prompt as it would be sent: the client's messages with a ledger applied, counted, and seen as a window. (pure)"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from policies.types import Kind, Slot, Window
+from proxy.chat import Message, Text
+from proxy.grouping import Group, alternates
+from proxy.ledger import Ledger
+from proxy.route import Alternate, Pins, Route
+
+GROWTH_SLOTS = 8  # how many of the newest slots tell how fast a conversation grows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prompt:
+    """`messages` and `tokens` run parallel to the client's messages; a message that is gone is None and costs 0."""
+
+    groups: tuple[Group, ...]
+    messages: tuple[Message | None, ...]
+    tokens: tuple[int, ...]
+    overhead: int
+
+    @property
+    def used(self) -> int:
+        """Tokens of the whole prompt, overhead included."""
+        return sum(self.tokens) + self.overhead
+
+    @property
+    def growth(self) -> float:
+        """Mean tokens of the newest slots: how much a turn adds."""
+        newest = self.groups[-GROWTH_SLOTS:]
+        return sum(self.tokens[i] for group in newest for i in group.messages) / max(1, len(newest))
+
+    def live(self, group: Group) -> bool:
+        """Whether the group is still in the prompt."""
+        return self.messages[group.messages[0]] is not None
+
+
+def assemble(
+    messages: Sequence[Message],
+    groups: tuple[Group, ...],
+    ledger: Ledger,
+    overhead: int,
+    count: Callable[[Message], int],
+) -> Prompt:
+    """Apply the ledger and count what is left."""
+    sent = tuple(ledger.message(i, message) for i, message in enumerate(messages)) if ledger else tuple(messages)
+    tokens = tuple(0 if message is None else count(message) for message in sent)
+    return Prompt(groups=groups, messages=sent, tokens=tokens, overhead=overhead)
+
+
+def slot_id(group: Group) -> str:
+    """The name of a slot in plans and audit records: where it begins, so it says nothing of what it holds."""
+    return f"m{group.messages[0]}"
+
+
+def pinned(messages: Sequence[Message], groups: Sequence[Group], pins: Pins, asked: frozenset[int]) -> frozenset[int]:
+    """Indexes of the groups that no policy may touch.
+
+    System and developer messages wherever they stand, the last user message, a trailing assistant message, the first
+    user message, and what the route or the client (`asked`: message indexes) pins.
+    """
+    users = [g for g, group in enumerate(groups) if group.role == "user"]
+    found = {g for g, group in enumerate(groups) if group.role in ("system", "developer")}
+    found.update(users[-1:])
+    if pins.first_user:
+        found.update(users[:1])
+    if messages[-1].role == "assistant":
+        found.update(g for g, group in enumerate(groups) if len(messages) - 1 in group.messages)
+    for g, group in enumerate(groups):
+        if asked.intersection(group.messages) or _pinned_by_route([messages[i] for i in group.messages], pins):
+            found.add(g)
+    return frozenset(found)
+
+
+def _pinned_by_route(messages: Sequence[Message], pins: Pins) -> bool:
+    if pins.tools and any(call.name in pins.tools for message in messages for call in message.calls):
+        return True
+    return bool(pins.text) and any(regex.search(m.text) for m in messages for regex in pins.text)
+
+
+def window(
+    prompt: Prompt,
+    original: Sequence[Message],
+    route: Route,
+    budget: int,
+    asked: frozenset[int],
+    content: Callable[[Message], int],
+) -> Window:
+    """The live slots of a prompt with their pins and protection; `content` gives the tokens of a message's content."""
+    pins = pinned(original, prompt.groups, route.pins, asked)
+    live = [g for g, group in enumerate(prompt.groups) if prompt.live(group)]
+    protected = set(live[len(live) - route.protect_last :] if route.protect_last else ())
+    slots = [_slot(prompt, g, content, pinned=g in pins, protected=g in protected) for g in live]
+    slots = _release_large_task(slots, prompt, budget, asked, route)
+    slots = _keep_prefix(slots, int(route.keep_prefix * budget))
+    return Window(
+        slots=tuple(slots),
+        budget=budget,
+        used=prompt.used,
+        overhead=prompt.overhead,
+        alternate=_alternate(route, original),
+        user_first=_user_first(route, prompt.groups),
+    )
+
+
+def _slot(prompt: Prompt, g: int, content: Callable[[Message], int], *, pinned: bool, protected: bool) -> Slot:
+    group = prompt.groups[g]
+    messages = [m for i in group.messages if (m := prompt.messages[i]) is not None]
+    results = [m for m in messages if m.answers is not None]
+    return Slot(
+        id=slot_id(group),
+        role=group.role,
+        kind=group.kind,
+        text="\n".join(m.text for m in messages),
+        tokens=sum(prompt.tokens[i] for i in group.messages),
+        turn=g,
+        pinned=pinned,
+        protected=protected and not pinned,
+        orphan=group.orphan,
+        results=len(results) if group.kind is Kind.TOOL else 0,
+        result_tokens=sum(content(m) for m in results) if group.kind is Kind.TOOL else 0,
+    )
+
+
+def _release_large_task(
+    slots: list[Slot], prompt: Prompt, budget: int, asked: frozenset[int], route: Route
+) -> list[Slot]:
+    """The first user message is protected instead of pinned where it alone is over a quarter of the budget."""
+    users = [slot for slot in slots if slot.role == "user"]
+    if len(users) < 2 or not route.pins.first_user or users[0].tokens <= budget / 4:
+        return slots
+    task = users[0]
+    messages = [prompt.messages[i] for i in prompt.groups[task.turn].messages]
+    if asked.intersection(prompt.groups[task.turn].messages):
+        return slots
+    if _pinned_by_route([m for m in messages if m is not None], route.pins):
+        return slots
+    return [replace(slot, pinned=False, protected=True) if slot is task else slot for slot in slots]
+
+
+def _keep_prefix(slots: list[Slot], tokens: int) -> list[Slot]:
+    """Protect the oldest live slots up to `tokens`: what the provider has cached there stays cached."""
+    kept = []
+    for slot in slots:
+        tokens -= slot.tokens
+        kept.append(replace(slot, protected=True) if tokens >= 0 and slot.evictable else slot)
+    return kept
+
+
+def _alternate(route: Route, messages: Sequence[Message]) -> bool:
+    if route.alternate_roles is Alternate.AS_INPUT:
+        return alternates(messages)
+    return route.alternate_roles is Alternate.STRICT
+
+
+def _user_first(route: Route, groups: Sequence[Group]) -> bool:
+    if route.first_role_user is not None:
+        return route.first_role_user
+    return next((g.role == "user" for g in groups if g.role not in ("system", "developer")), False)
+
+
+def shortenable(message: Message) -> bool:
+    """Whether overflow may cut from this message: a user's or a tool's, of plain strings and text parts only."""
+    if message.role not in ("user", "tool", "function") or not message.parts:
+        return False
+    return all(isinstance(part, Text) for part in message.parts)
