@@ -1,0 +1,281 @@
+"""The configuration as frozen values: every setting, its default, and what it may be. (pure)
+
+`config.example.yaml` has the same settings with a comment on each. Tokens are tokens, seconds end in `_s`, bytes in
+`_bytes`, shares are of the budget.
+"""
+
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
+
+from policies import registry
+from policies.errors import PolicyError
+from proxy.problems import MisplacedError, SeveralProblemsError
+from proxy.route import Mode, OnOverflow
+from proxy.scalars import (
+    BaseUrl,
+    Count,
+    Fingerprint,
+    HeaderGlobs,
+    Name,
+    PathPrefix,
+    Positive,
+    Regex,
+    Seconds,
+    Share,
+    State,
+    Text,
+    Texts,
+    Variable,
+    some,
+)
+
+DEFAULT_POLICY = "priority"
+
+
+class Section(BaseModel):
+    """A mapping of the file: frozen, unknown keys refused, no conversions (`"8080"` is no number)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class Server(Section):
+    """Where the proxy listens; `drain_s` is how long open streams may go on after a stop was asked for."""
+
+    host: Text = "127.0.0.1"
+    port: Annotated[int, Field(ge=0, le=65535)] = 8080
+    workers: Positive = 1
+    max_body_bytes: Positive = 64 * 1024 * 1024
+    drain_s: Annotated[float, Field(ge=0)] = 30.0
+
+
+class Audit(Section):
+    """Where audit records go ("-" is stdout), what they hold, and when a file is rotated."""
+
+    path: Texts = ("-",)
+    content: bool = False
+    slots: Literal["changed", "all"] = "changed"
+    max_bytes: Count = 100 * 1024 * 1024
+    backups: Count = 5
+
+
+class Upstream(Section):
+    """A provider: its address, whose key is sent, and how long it may take."""
+
+    base_url: BaseUrl
+    api_key_env: Variable | None = None
+    connect_timeout_s: Seconds = 10.0
+    idle_timeout_s: Seconds = 600.0
+    ca_file: Text | None = None
+    max_connections: Positive = 1000
+
+    @property
+    def host(self) -> str:
+        """The host of the address, in lower case."""
+        return urlsplit(self.base_url).hostname or ""
+
+
+class Match(Section):
+    """The conditions of a route, ANDed: a path prefix, globs for the model and for headers, a key's fingerprint."""
+
+    path: PathPrefix = "/"
+    model: Text | None = None
+    header: HeaderGlobs = {}
+    key: Fingerprint | None = None
+
+
+class Pin(Section):
+    """What is pinned besides the instructions and the last user message."""
+
+    first_user: bool = True
+    text: tuple[Regex, ...] = ()
+    tools: tuple[Text, ...] = ()
+
+
+class Thresholds(Section):
+    """Shares of the budget at which a request is prepared for, trimmed, and trimmed hard."""
+
+    warn: Share = 0.75
+    evict: Share = 0.85
+    emergency: Share = 0.95
+
+    @model_validator(mode="after")
+    def _ordered(self) -> "Thresholds":
+        if not self.warn <= self.evict <= self.emergency:
+            got = f"{self.warn}, {self.evict}, {self.emergency}"
+            raise ValueError(f"must be ordered warn <= evict <= emergency <= 1, got {got}")
+        return self
+
+
+class Targets(Section):
+    """Shares of the budget that a normal and an emergency eviction go down to."""
+
+    evict: Annotated[float, Field(gt=0, le=1)] = 0.70
+    emergency: Annotated[float, Field(gt=0, le=1)] = 0.60
+
+    @model_validator(mode="after")
+    def _ordered(self) -> "Targets":
+        if self.emergency > self.evict:
+            raise ValueError(f"must be ordered emergency <= evict, got {self.emergency} > {self.evict}")
+        return self
+
+
+class Recall(Section):
+    """How much of the budget all live recall notes may take, and which tools' output is never quoted."""
+
+    budget: Annotated[float, Field(ge=0, le=0.5)] = 0.15
+    exclude_tools: tuple[Text, ...] = ()
+
+
+class Hold(Section):
+    """How long a request waits for the turn it belongs to, where it does not fit as it is."""
+
+    wait_s: Annotated[float, Field(ge=0, le=60)] = 2.0
+
+
+class PolicyChoice(Section):
+    """A policy by name with its options; written `rwr` or `{name: rwr, alpha: 0.6}`."""
+
+    name: str
+    options: dict[str, Any] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read(cls, value: object) -> object:
+        if isinstance(value, str):
+            value = {"name": value}
+        if not isinstance(value, dict):
+            raise ValueError(f"must be a policy's name or a mapping with its name; known: {_policies()}")
+        name = value.get("name")
+        if not isinstance(name, str):
+            raise MisplacedError(("name",), f"required: a policy's name; known: {_policies()}")
+        return {"name": name, "options": {key: option for key, option in value.items() if key != "name"}}
+
+    @model_validator(mode="after")
+    def _create(self) -> "PolicyChoice":
+        try:
+            registry.create(self.name, self.options)
+        except PolicyError as error:
+            raise SeveralProblemsError([_option_problem(text) for text in error.problems]) from None
+        return self
+
+    @model_serializer
+    def _write(self) -> dict[str, Any]:
+        return {"name": self.name, **self.options}
+
+
+def _policies() -> str:
+    return ", ".join(registry.names())
+
+
+def _option_problem(text: str) -> MisplacedError:
+    # The registry knows an option as policy.options.alpha; in the file it stands beside the name.
+    where, _, message = text.partition(": ")
+    option = where.removeprefix("policy").removeprefix(".options").removeprefix(".")
+    return MisplacedError((option,) if option else (), message)
+
+
+class Defaults(Section):
+    """What every route inherits; a route's own settings go over these."""
+
+    policy: PolicyChoice = PolicyChoice(name=DEFAULT_POLICY)
+    window: Positive | None = None
+    budget_tokens: Positive | None = None
+    reserve_output: Count = 4096
+    reserve_cap: Count | None = None
+    max_messages: Positive | None = None
+    thresholds: Thresholds = Thresholds()
+    targets: Targets = Field(Targets(), validate_default=True)
+    breathing_turns: Count = 8
+    keep_prefix: Share = 0.0
+    protect_last: Count = 4
+    pin: Pin = Pin()
+    on_overflow: OnOverflow = OnOverflow.TRUNCATE
+    mode: Mode = Mode.ENFORCE
+    recall: Recall = Field(Recall(), validate_default=True)
+    alternate_roles: Literal["free", "strict"] | None = None
+    first_role_user: bool | None = None
+    hold: Hold = Hold()
+    allow_overrides: bool = False
+
+    @field_validator("targets")
+    @classmethod
+    def _below_thresholds(cls, targets: Targets, info: ValidationInfo) -> Targets:
+        thresholds = info.data.get("thresholds")
+        if thresholds is None:  # refused already
+            return targets
+        pairs = (
+            ("evict", targets.evict, thresholds.evict),
+            ("emergency", targets.emergency, thresholds.emergency),
+        )
+        found = [
+            MisplacedError((key,), f"must be less than thresholds.{key}, which is {limit}, got {target}")
+            for key, target, limit in pairs
+            if target >= limit
+        ]
+        if found:
+            raise SeveralProblemsError(found)
+        return targets
+
+    @field_validator("keep_prefix")
+    @classmethod
+    def _leaves_room(cls, keep_prefix: float, info: ValidationInfo) -> float:
+        _below_target(keep_prefix, info)
+        return keep_prefix
+
+    @field_validator("recall")
+    @classmethod
+    def _fits(cls, recall: Recall, info: ValidationInfo) -> Recall:
+        try:
+            _below_target(recall.budget, info)
+        except ValueError as error:
+            raise MisplacedError(("budget",), str(error)) from None
+        return recall
+
+
+def _below_target(share: float, info: ValidationInfo) -> None:
+    targets = info.data.get("targets")
+    if targets is not None and share >= targets.emergency:
+        raise ValueError(f"must be less than targets.emergency, which is {targets.emergency}, got {share}")
+
+
+class RouteSettings(Defaults):
+    """One route: which requests it takes, where they go, and the rules, those of `defaults` filled in."""
+
+    name: Name
+    match: Match = Match()
+    upstream: str
+
+
+class Config(Section):
+    """A whole configuration, every default filled in."""
+
+    server: Server = Server()
+    state: State = Field("memory://", validate_default=True)
+    state_ttl_s: Positive = 86_400
+    state_key_env: Variable | None = None
+    audit: Audit = Audit()
+    upstreams: Annotated[dict[Name, Upstream], AfterValidator(some)]
+    defaults: Defaults = Defaults()
+    routes: Annotated[tuple[RouteSettings, ...], AfterValidator(some)]
+
+    @field_validator("state")
+    @classmethod
+    def _shared(cls, state: str, info: ValidationInfo) -> str:
+        server = info.data.get("server")
+        if server is not None and server.workers > 1 and state == "memory://":
+            raise ValueError(
+                f"must be sqlite:///file or redis://host:port/0, since server.workers is {server.workers} "
+                "and memory:// serves one"
+            )
+        return state
