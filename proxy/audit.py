@@ -79,7 +79,7 @@ class Audit:
                 record = self._queue.get(timeout=0.2)
             except Empty:
                 if self._closing.is_set():
-                    return
+                    break
                 continue
             for logger in loggers:
                 try:
@@ -87,6 +87,9 @@ class Audit:
                     self.counts.written += 1
                 except (OSError, ValueError):  # disk full, pipe closed: the next record may get through
                     self.counts.failed += 1
+        for writer in writers:
+            if isinstance(writer, _File):
+                writer.close()
 
 
 class _Line(structlog.BoundLoggerBase):
@@ -101,21 +104,18 @@ def _render(logger: object, name: str, record: structlog.typing.EventDict) -> st
     return _encode({"event": event, **record}).decode()
 
 
-class _File:
-    """A rotating file that lets a failing write be seen, where logging's own handlers print it and go on."""
+class _File(RotatingFileHandler):
+    """A rotating file whose failures are seen by the writer, where logging's own handlers print them and go on."""
 
-    def __init__(self, path: str, sinks: Sinks) -> None:
-        self._handler = RotatingFileHandler(path, maxBytes=sinks.max_bytes, backupCount=sinks.backups, encoding="utf-8")
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
+        raise
 
     def msg(self, message: str) -> None:
-        line = logging.LogRecord("audit", logging.INFO, "", 0, message, None, None)
-        if self._handler.shouldRollover(line):
-            self._handler.doRollover()
-        if self._handler.stream is None:
-            self._handler.stream = self._handler._open()
-        self._handler.stream.write(message + "\n")
-        self._handler.stream.flush()
+        """Write a line."""
+        self.emit(logging.LogRecord("audit", logging.INFO, "", 0, message, None, None))
 
 
 def _writer(path: str, sinks: Sinks, stdout: TextIO) -> "structlog.typing.WrappedLogger":
-    return structlog.PrintLogger(stdout) if path == "-" else _File(path, sinks)
+    if path == "-":
+        return structlog.PrintLogger(stdout)
+    return _File(path, maxBytes=sinks.max_bytes, backupCount=sinks.backups, encoding="utf-8")

@@ -76,6 +76,10 @@ def target(route: Route, why: Trigger, budget: int, growth: float) -> int:
     """
     own = share(route, why)
     if not route.breathing_turns or not budget:
-        return int(own * budget)
+        return _tokens(own, budget)
     breathing = route.thresholds.evict - route.breathing_turns * growth / budget
-    return int(min(own, max(LOWEST_TARGET, breathing)) * budget)
+    return _tokens(min(own, max(LOWEST_TARGET, breathing)), budget)
+
+
+def _tokens(share: float, budget: int) -> int:
+    return int(share * budget + 1e-6)  # 0.65 of 1,000 is 650, whatever the sum that gave 0.65

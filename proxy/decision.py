@@ -1,6 +1,6 @@
 """One decision: a window and a target in; a new ledger, and what happened to which slot, out. (pure)"""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from policies.fifo import Fifo
@@ -58,7 +58,7 @@ def decide(
         ClientError: 400 context_length_exceeded, where it does not fit and the route says reject.
     """
     plan = _plan(policy, window, target, context, faults)
-    fates = {f.slot: Fate(_name(f), getattr(f, "score", None), f.reason) for f in plan.actions if not _is_many(f)}
+    fates = dict(_fates(plan))
     cut = record(plan, prompt, ledger)
     left = apply(plan, window, context.count)
     if left.used <= window.budget:
@@ -115,9 +115,9 @@ def record(plan: Plan, prompt: Prompt, ledger: Ledger) -> Ledger:
     )
 
 
-def _name(action: object) -> str:
-    return "evict" if isinstance(action, Evict) else "shrink"
-
-
-def _is_many(action: object) -> bool:
-    return not isinstance(action, Evict | Shrink)
+def _fates(plan: Plan) -> Iterator[tuple[str, Fate]]:
+    for action in plan.actions:
+        if isinstance(action, Evict):
+            yield action.slot, Fate("evict", action.score, action.reason)
+        elif isinstance(action, Shrink):
+            yield action.slot, Fate("shrink", None, action.reason)

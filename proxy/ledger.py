@@ -1,4 +1,4 @@
-"""What was decided for a conversation, by reference: applied to the client's own messages it gives the same bytes. (pure)
+"""What was decided for a conversation, by reference: applied to the same messages it gives the same bytes. (pure)
 
 A ledger speaks of the messages of one prefix by their index. It holds no text of any message: what was shortened is
 cut again from the client's message, what was cleared is replaced by the policy's placeholder again.

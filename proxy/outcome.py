@@ -15,7 +15,7 @@ from proxy.route import Route
 class Action(StrEnum):
     """What happened to a request, as `x-trimtab-action` says it."""
 
-    PASS = "pass"
+    PASS = "pass"  # noqa: S105 - no password
     TRIMMED = "trimmed"
     HELD = "held"
     RETRIED = "retried"

@@ -20,7 +20,10 @@ def force(window: Window, target: int) -> tuple[Evict, ...]:
     """Evict protected slots, oldest first, until the prompt fits; pinned ones stay."""
     open_slots = tuple(replace(slot, protected=False) for slot in window.slots)
     return evict_lowest(
-        replace(window, slots=open_slots), target, lambda slot: slot.turn, "protected, but the prompt was over the budget"
+        replace(window, slots=open_slots),
+        target,
+        lambda slot: slot.turn,
+        "protected, but the prompt was over the budget",
     )
 
 
@@ -106,5 +109,3 @@ def pinned_summary(window: Window) -> str:
     if window.overhead:
         parts.append(f"{window.overhead} by tool schemas, response format and framing")
     return ", ".join(parts)
-
-

@@ -6,17 +6,19 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from secrets import token_hex
+from typing import Any
 
 from policies.types import Context, Policy
 from proxy import budget as budgets
 from proxy import grouping, splice, wire
 from proxy.budget import Budget, Trigger
-from proxy.chat import Message, Text
+from proxy.chat import Message
 from proxy.decision import Decision, decide
 from proxy.errors import ClientError
 from proxy.grouping import Group
 from proxy.guard import Faults
 from proxy.ledger import Ledger
+from proxy.memo import Memo
 from proxy.outcome import Action, Outcome, Stages
 from proxy.prompt import Prompt, assemble, window
 from proxy.route import Mode, Route
@@ -69,7 +71,7 @@ class Pipeline:
         self._windows = windows
         self._executor = executor
         self._clock = clock
-        self._memo = wire.Memo()
+        self._memo = Memo[Any]()
         self._counts = Cache()
 
     async def run(self, incoming: Incoming) -> Outcome:
@@ -134,9 +136,7 @@ class Pipeline:
                 pins=pins,
             )
 
-    def _cut(
-        self, incoming: Incoming, reading: Reading, ledger: Ledger, outcome: Outcome, faults: Faults
-    ) -> None:
+    def _cut(self, incoming: Incoming, reading: Reading, ledger: Ledger, outcome: Outcome, faults: Faults) -> None:
         """Replay the ledger, decide where a threshold is reached, and splice."""
         route, chat, budget = incoming.route, reading.chat, reading.budget
         count = self._count(reading.counter, faults)
@@ -263,13 +263,8 @@ def _indexes(asked: tuple[int, ...], length: int) -> frozenset[int]:
     """
     for index in asked:
         if not -length <= index < length:
+            there = f"0 to {length - 1}, or -{length} to -1"
             raise ClientError(
-                400, "invalid_pin", f"x-trimtab-pin: {index} is not a message of this request: 0 to {length - 1} or -{length} to -1"
+                400, "invalid_pin", f"x-trimtab-pin: message {index} is not there, this request has {there}"
             )
     return frozenset(index % length for index in asked)
-
-
-def query(messages: tuple[Message, ...]) -> str:
-    """The current prompt: the text of the last user message."""
-    last = next((m for m in reversed(messages) if m.role == "user"), None)
-    return "" if last is None else "\n".join(p.text for p in last.parts if isinstance(p, Text))

@@ -1,0 +1,161 @@
+"""The command line: serve, trim, count, check."""
+
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, BinaryIO
+
+import msgspec
+import typer
+
+from policies import registry
+from policies.errors import PolicyError
+from proxy import check as checking
+from proxy import config as configs
+from proxy import wire
+from proxy.errors import ClientError, ConfigError
+from proxy.matching import Router
+from proxy.offline import NotChatError, count_body, trim_body
+from proxy.route import Route
+
+NOT_CHAT, UNFIT = 2, 3  # exit codes
+
+app = typer.Typer(
+    help="An OpenAI-compatible reverse proxy that keeps conversations inside their model's window.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+File = Annotated[str, typer.Argument(metavar="[FILE]", help="A file, or - for standard input.")]
+ConfigFile = Annotated[Path | None, typer.Option("--config", help="The configuration; without it, the defaults.")]
+
+
+@app.command()
+def serve(
+    config: ConfigFile = None,
+    host: Annotated[str | None, typer.Option(help="Listen here instead of server.host.")] = None,
+    port: Annotated[int | None, typer.Option(min=0, max=65535, help="Listen here instead of server.port.")] = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="Worker processes instead of server.workers.")] = None,
+) -> None:
+    """Run the proxy."""
+    from proxy import serving  # what it needs takes time to import, and the other commands do without
+
+    serving.run(config, host=host, port=port, workers=workers)
+
+
+@app.command()
+def trim(
+    file: File = "-",
+    config: ConfigFile = None,
+    route: Annotated[
+        str | None, typer.Option(help="The route's name; by default the one that takes the request.")
+    ] = None,
+    policy: Annotated[str | None, typer.Option(help="Trim with this policy instead of the route's.")] = None,
+    window: Annotated[int | None, typer.Option(min=1, help="The context window in tokens.")] = None,
+    reserve: Annotated[int | None, typer.Option(min=0, help="Tokens kept free for the answer.")] = None,
+    jsonl: Annotated[bool, typer.Option("--jsonl", help="One request a line, each for itself.")] = False,
+    audit: Annotated[Path | None, typer.Option(help="Write audit records here instead of standard error.")] = None,
+) -> None:
+    """Print a request's body as it would be sent out. Nothing is sent."""
+    loaded = configs.load(config)
+    router = configs.router(loaded)
+    chosen = None if route is None else _by_name(configs.routes(loaded), route)
+    other = None if policy is None else registry.create(policy, {})
+    exit_code = 0
+    records = audit.open("wb") if audit else sys.stderr.buffer
+    try:
+        for number, body in _bodies(file, jsonl=jsonl):
+            where = f"line {number}: " if jsonl else ""
+            try:
+                picked = chosen or _taking(router, body)
+                result = trim_body(
+                    body,
+                    replace(picked, window=window or picked.window),
+                    policy=other,
+                    reserve=reserve,
+                    everything=loaded.audit.slots == "all",
+                    content=loaded.audit.content,
+                )
+                out, record = result.body, result.record
+                records.write(msgspec.json.encode(record) + b"\n")
+            except NotChatError as error:
+                exit_code, out = NOT_CHAT, body
+                sys.stderr.write(f"trimtab: {where}not a chat request: {error}\n")
+            except ClientError as error:
+                exit_code, out = exit_code or UNFIT, body
+                sys.stderr.write(f"trimtab: {where}{error.message}\n")
+            if jsonl or not exit_code:
+                sys.stdout.buffer.write(out + b"\n" if jsonl else out)
+    finally:
+        if audit:
+            records.close()
+    sys.stdout.buffer.flush()
+    raise typer.Exit(exit_code)
+
+
+@app.command()
+def count(
+    file: File = "-",
+    model: Annotated[str | None, typer.Option(help="Count for this model instead of the body's.")] = None,
+) -> None:
+    """Count a request's tokens: message by message, tool schemas, images."""
+    for _, body in _bodies(file, jsonl=False):
+        try:
+            counted = count_body(body, model)
+        except NotChatError as error:
+            sys.stderr.write(f"trimtab: not a chat request: {error}\n")
+            raise typer.Exit(NOT_CHAT) from None
+        sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(counted), indent=2) + b"\n")
+
+
+@app.command()
+def check(file: Annotated[Path, typer.Argument(help="A configuration file.")]) -> None:
+    """Validate a configuration and print it with every default filled in."""
+    checked = checking.check(file, os.environ)
+    for warning in checked.warnings:
+        sys.stderr.write(f"trimtab: warning: {warning}\n")
+    sys.stdout.write(checked.effective)
+
+
+def _by_name(routes: tuple[Route, ...], name: str) -> Route:
+    for route in routes:
+        if route.name == name:
+            return route
+    raise ConfigError(f"--route: no route is called {name!r} (routes: {', '.join(r.name for r in routes)})")
+
+
+def _taking(router: Router, body: bytes) -> Route:
+    model = wire.peek_model(body)
+    found = router.find("/v1/chat/completions", model, {}, None)
+    if found is None:
+        raise ConfigError(f"no route takes model {model!r}: name one with --route ({', '.join(router.names)})")
+    return found.route
+
+
+def _bodies(file: str, *, jsonl: bool) -> "list[tuple[int, bytes]]":
+    try:
+        source: BinaryIO = sys.stdin.buffer if file == "-" else Path(file).open("rb")  # noqa: SIM115 - closed below
+    except OSError as error:
+        raise ConfigError(f"{file}: {error.strerror}") from None
+    with source:
+        data = source.read()
+    if not jsonl:
+        return [(1, data)]
+    return [(n, line) for n, line in enumerate(data.split(b"\n"), 1) if line.strip()]
+
+
+def main() -> None:
+    """Run the command line; every mistake of its user is told in a line or a few, without a traceback."""
+    try:
+        app(standalone_mode=True)
+    except ConfigError as error:
+        sys.stderr.write("".join(f"trimtab: {problem}\n" for problem in error.problems))
+        sys.exit(2)
+    except PolicyError as error:
+        sys.stderr.write(f"trimtab: --{error}\n")
+        sys.exit(2)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(141)
