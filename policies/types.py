@@ -76,7 +76,7 @@ class Window:
     user_first: bool = False
 
 
-def _length(text: str) -> int:
+def length(text: str) -> int:
     """Tokens of `text` at four characters a token, where no counter was handed over."""
     return -(-len(text) // 4)
 
@@ -94,7 +94,7 @@ class Context:
     query: str = ""
     overflow: float = 0.0
     now: float | None = None
-    count: Callable[[str], int] = _length
+    count: Callable[[str], int] = length
     similarity: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
     vectors: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
 
@@ -103,7 +103,11 @@ class Policy(Protocol):
     """Decides what leaves a window. An implementation is a frozen dataclass whose fields are its options."""
 
     name: ClassVar[str]
-    needs: ClassVar[frozenset[Need]]
+
+    @property
+    def needs(self) -> frozenset[Need]:
+        """What to gather before planning; a class variable where the options do not change it."""
+        ...
 
     def plan(self, window: Window, target: int, context: Context) -> "Plan":
         """Actions that bring `window.used` to at most `target` tokens, or as near as pins and protection allow."""

@@ -1,0 +1,50 @@
+"""The keywords of a text, in any script, and how much two sets of them share."""
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from itertools import islice
+
+LIMIT = 50
+
+_CJK = (
+    "\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003fffd"
+)
+_RUN = re.compile(rf"[{_CJK}]{{2,}}|[^\W{_CJK}]{{2,}}")
+_IS_CJK = re.compile(rf"[{_CJK}]")
+
+_ENGLISH = """
+    about above after again all also am an and any are as at be because been before being below between both but by
+    can could did do does doing don down during each few for from further get got had has have having he her here hers
+    him his how if in into is isn it its itself just ll let me more most my no nor not now of off ok okay on once one
+    only or other our ours out over own please re same she should so some such than that the their theirs them then
+    there these they this those through to too under until up us ve very was wasn we were what when where which while
+    who whom why will with won would yes you your yours
+"""
+_STOP_WORDS = frozenset(_ENGLISH.split())
+_STOP_CHARACTERS = frozenset("的了是在我你他她它们有吗呢吧啊也都就和与及这那のはがをにでとも")
+
+
+@lru_cache(maxsize=8192)
+def keywords(text: str) -> frozenset[str]:
+    """The keywords among the first words of `text`: lower-cased, of two characters or more, stop words left out.
+
+    A run of Chinese, Japanese or Korean characters counts as its character bigrams, those with a particle left out.
+    The first 50 words that are left are taken, repetitions included.
+    """
+    return frozenset(islice(_words(text), LIMIT))
+
+
+def overlap(one: frozenset[str], other: frozenset[str]) -> float:
+    """Shared keywords as a share of the larger set, 0..1."""
+    return len(one & other) / max(len(one), len(other), 1)
+
+
+def _words(text: str) -> Iterator[str]:
+    for match in _RUN.finditer(text):
+        run = match.group()
+        if _IS_CJK.match(run):
+            pairs = (run[i : i + 2] for i in range(len(run) - 1))
+            yield from (pair for pair in pairs if _STOP_CHARACTERS.isdisjoint(pair))
+        elif (word := run.lower()) not in _STOP_WORDS:
+            yield word

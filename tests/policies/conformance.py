@@ -1,0 +1,71 @@
+"""What every policy promises, as functions that raise AssertionError for one that does not keep it.
+
+A policy of another package is held to them by calling `conforms` on windows of its own.
+"""
+
+import itertools
+from collections.abc import Iterator
+
+from policies.errors import PlanError
+from policies.plan import Evict, Plan, Shrink, apply, check
+from policies.turns import is_turn
+from policies.types import Context, Policy, Window
+
+
+def conforms(policy: Policy, window: Window, target: int, context: Context) -> Plan:
+    """All promises at once; gives the plan."""
+    plan = policy.plan(window, target, context)
+    assert plan.policy == policy.name
+    if window.used <= target:
+        assert not plan.actions, "a window that fits was touched"
+        return plan
+    assert policy.plan(window, target, context) == plan, "the same window gave another plan"
+    check(plan, window, context.count)
+    after = apply(plan, window, context.count)
+    _touches_nothing_else(plan, window, after)
+    assert after.used == after.overhead + sum(slot.tokens for slot in after.slots)
+    if after.used > target:
+        for more in _more(after):
+            assert not _allowed(more, after, context), f"{more} could have gone too"
+    assert not policy.plan(after, target, context).actions, "planning again changed something"
+    return plan
+
+
+def _touches_nothing_else(plan: Plan, window: Window, after: Window) -> None:
+    left = {slot.id: slot for slot in after.slots}
+    assert list(left) == [slot.id for slot in window.slots if slot.id in left], "the order changed"
+    touched = {action.slot for action in plan.actions if isinstance(action, Evict | Shrink)}
+    for slot in window.slots:
+        if slot.id not in touched:
+            assert left[slot.id] == slot
+        assert slot.evictable or slot.id not in touched
+    assert all(action.reason for action in plan.actions)
+    texts = {slot.text for slot in window.slots if len(slot.text) > 3}
+    assert not any(text in action.reason for action in plan.actions for text in texts), "a reason quotes a message"
+
+
+def _more(window: Window) -> Iterator[tuple[str, ...]]:
+    """What could still go: a slot that is no turn alone, and turns in neighbouring pairs where they must alternate.
+
+    Where a user's must be first, each also together with what it would leave before the next user message.
+    """
+    turns = [slot for slot in window.slots if is_turn(slot)]
+    if window.alternate:
+        steps = [(one.id, two.id) for one, two in itertools.pairwise(turns) if one.role != two.role]
+        steps += [(slot.id,) for slot in window.slots if not is_turn(slot)]
+    else:
+        steps = [(slot.id,) for slot in window.slots]
+    for step in steps:
+        left = [slot for slot in window.slots if slot.id not in step and slot.role not in ("system", "developer")]
+        until = next((i for i, slot in enumerate(left) if slot.role == "user"), len(left))
+        yield step
+        if window.user_first and until:
+            yield (*step, *(slot.id for slot in left[:until]))
+
+
+def _allowed(ids: tuple[str, ...], window: Window, context: Context) -> bool:
+    try:
+        check(Plan("more", tuple(Evict(id_, None, "more") for id_ in ids)), window, context.count)
+    except PlanError:
+        return False
+    return True
