@@ -1,0 +1,36 @@
+# docker build -t trimtab . && docker run --rm --read-only -p 8080:8080 trimtab
+FROM python:3.13-slim AS build
+
+WORKDIR /src
+COPY requirements.lock requirements-build.lock ./
+RUN python -m venv /build \
+    && /build/bin/pip install --no-cache-dir --require-hashes -r requirements-build.lock \
+    && python -m venv --without-pip /venv \
+    && /build/bin/pip --python /venv/bin/python install --no-cache-dir --require-hashes -r requirements.lock
+COPY pyproject.toml README.md LICENSE ./
+COPY policies policies
+COPY proxy proxy
+RUN /build/bin/pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /dist . \
+    && /build/bin/pip --python /venv/bin/python install --no-cache-dir --no-deps /dist/*.whl
+# Unpacked here, so that the root file system may be read-only there.
+ENV TIKTOKEN_CACHE_DIR=/venv/share/tiktoken
+RUN /venv/bin/python -c "from proxy import tokenizers; [tokenizers.load(name) for name in tokenizers.RANKS]"
+
+
+FROM python:3.13-slim
+
+# Nothing is installed into a running container.
+RUN python -m pip uninstall --yes pip
+COPY --from=build /venv /venv
+ENV PATH=/venv/bin:$PATH \
+    PYTHONDONTWRITEBYTECODE=1 \
+    PYTHONUNBUFFERED=1 \
+    TIKTOKEN_CACHE_DIR=/venv/share/tiktoken
+# A number, so that Kubernetes can see that it is not root.
+USER 10001:10001
+WORKDIR /tmp
+EXPOSE 8080
+HEALTHCHECK --interval=10s --timeout=3s --start-period=10s \
+    CMD ["python", "-c", "from urllib.request import urlopen; urlopen('http://127.0.0.1:8080/healthz', timeout=2)"]
+ENTRYPOINT ["trimtab"]
+CMD ["serve", "--host", "0.0.0.0"]

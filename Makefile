@@ -1,0 +1,67 @@
+# Everything a developer does here. `make help` lists it.
+
+VENV := .venv
+BIN := $(VENV)/bin
+ARGS ?=
+
+# The first Python that is new enough and can make a virtual environment; PYTHON=... overrides the search.
+PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
+	"$$python" -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 \
+	&& echo "$$python" && break; done)
+
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet --no-input
+# What is locked must not depend on where it is locked: no settings of the machine, none written down.
+COMPILE := PIP_CONFIG_FILE=/dev/null PIP_FIND_LINKS= PIP_EXTRA_INDEX_URL= $(BIN)/pip-compile --quiet --no-config \
+	--generate-hashes --strip-extras --allow-unsafe --no-header --no-annotate --no-emit-options
+
+.DEFAULT_GOAL := help
+.PHONY: help install install-dev run test lint format lock clean
+
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+install: $(VENV)/.installed  ## make .venv with trimtab in it
+
+install-dev: $(VENV)/.installed-dev  ## add what tests and linters need
+
+run: install  ## run the proxy on its defaults; ARGS="--port 9000 --config config.yaml" passes options
+	$(BIN)/trimtab serve $(ARGS)
+
+test: lint  ## format check, linter, types, tests; ARGS="-k config" passes options to pytest
+	$(BIN)/pytest $(ARGS)
+
+lint: install-dev  ## format check, linter, types
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+format: install-dev  ## format, and mend what the linter can
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+lock: install-dev  ## write the lock files anew; ARGS=--upgrade takes the newest releases
+	$(COMPILE) $(ARGS) -o requirements.lock pyproject.toml
+	$(COMPILE) $(ARGS) -c requirements.lock --only-build-deps --build-deps-for editable --build-deps-for wheel \
+		-o requirements-build.lock pyproject.toml
+	$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["dependency-groups"]["dev"], sep="\n")' \
+		| $(COMPILE) $(ARGS) -c requirements.lock -c requirements-build.lock -o requirements-dev.lock -
+
+clean:  ## remove .venv, caches and built packages
+	rm -rf $(VENV) dist build .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	@test -n "$(PYTHON)" || { echo "trimtab needs Python 3.11 or newer with venv; none was found. Name one: make PYTHON=/path/to/python3" >&2; exit 1; }
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "trimtab needs Python 3.11 or newer; $(PYTHON) is older, or is none. Name another: make PYTHON=/path/to/python3" >&2; exit 1; }
+	"$(PYTHON)" -m venv $(VENV)
+
+$(VENV)/.installed: $(BIN)/python requirements.lock requirements-build.lock pyproject.toml
+	$(PIP) install --require-hashes -r requirements.lock
+	$(PIP) install --require-hashes -r requirements-build.lock
+	$(PIP) install --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.installed requirements-dev.lock
+	$(PIP) install --require-hashes -r requirements-dev.lock
+	@touch $@
