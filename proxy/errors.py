@@ -3,6 +3,7 @@
 TrimtabError
 ├── ConfigError      the operator's: a configuration that cannot be used; stops the start
 ├── ClientError      the client's: answered by the proxy itself, in OpenAI's error shape
+├── ClientGone       nobody's: the client closed its connection, and nobody waits for an answer
 └── UpstreamError    the upstream's: it could not be reached or did not answer
 """
 
@@ -30,8 +31,13 @@ class ClientError(TrimtabError):
         self.param = param
 
 
+class ClientGone(TrimtabError):  # noqa: N818 - an event, and nobody's error
+    """The client closed its connection before its answer was complete."""
+
+
 class UpstreamError(TrimtabError):
-    """An upstream that could not be reached (`code` upstream_unreachable) or was too slow (upstream_timeout)."""
+    """An upstream that could not be reached (`code` upstream_unreachable), was too slow (upstream_timeout) or
+    broke off or answered with something that is not HTTP (upstream_broken)."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
