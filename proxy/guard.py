@@ -9,6 +9,8 @@ import structlog
 
 T = TypeVar("T")
 
+_ALWAYS_THROUGH = (asyncio.CancelledError, KeyboardInterrupt, SystemExit, GeneratorExit)
+
 _log = structlog.get_logger("trimtab")
 
 
@@ -25,9 +27,10 @@ class Faults:
         Cancellation, exits and interrupts always go through. tiktoken's PanicException derives from
         BaseException alone, which is why that is what is caught.
         """
+        through: tuple[type[BaseException], ...] = (*_ALWAYS_THROUGH, *passing)
         try:
             yield
-        except (asyncio.CancelledError, KeyboardInterrupt, SystemExit, GeneratorExit, *passing):
+        except through:
             raise
         except BaseException as error:  # noqa: BLE001 - this is the one guard
             self.note(name, error)

@@ -81,6 +81,11 @@ class Router:
         """The routes' names, for the error that says that none matched."""
         return tuple(route.name for _, route in self.entries)
 
+    @property
+    def asks_model(self) -> bool:
+        """Whether any route has a condition on the model."""
+        return any(matcher.model is not None for matcher, _ in self.entries)
+
     def find(
         self, path: str, model: str | None, headers: Mapping[str, str], key_fingerprint: str | None
     ) -> Found | None:

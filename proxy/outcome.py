@@ -87,6 +87,11 @@ class Outcome:
     ledger: str = "none"
     cache_prefix_tokens: int | None = None
 
+    @property
+    def alarming(self) -> bool:
+        """Whether an operator should look at this one: what could be dropped was not enough, or something failed."""
+        return bool(self.faults) or self.action is Action.UNFIT or (self.reason or "").startswith("on_overflow")
+
     def headers(self) -> list[tuple[bytes, bytes]]:
         """The response headers; those of tokens only where the request was counted."""
         values: list[tuple[str, object]] = [("action", self.action.value), ("policy", self.policy)]

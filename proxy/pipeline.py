@@ -31,12 +31,14 @@ INLINE_BYTES = 64 * 1024  # a larger body is read, counted and cut on a thread
 class Incoming:
     """A chat request as it came: its decoded body and what its path and headers asked for.
 
-    `model` stands in where the body names none (Azure); `pins` are message indexes, negative ones from the end;
-    `reserve` (tokens) and `budget` (tokens) replace what the route would compute.
+    `peek` is what the body says of itself, None where that is still to be read; `model` stands in where the body
+    names none (Azure). `pins` are message indexes, negative ones from the end; `policy`, `reserve` and `budget`
+    (tokens) replace the route's.
     """
 
     route: Route
     body: bytes
+    peek: wire.Peek | None = None
     model: str | None = None
     pins: tuple[int, ...] = ()
     policy: Policy | None = None
@@ -84,37 +86,38 @@ class Pipeline:
             return self.settle(incoming)
         return await asyncio.get_running_loop().run_in_executor(self._executor, self.settle, incoming)
 
-    def settle(self, incoming: Incoming) -> Outcome:
-        """The same, on this thread."""
-        outcome = Outcome(
+    def untouched(self, incoming: Incoming) -> Outcome:
+        """The outcome of a request that nothing is decided about."""
+        return Outcome(
             route=incoming.route,
             body=incoming.body,
+            model=incoming.model,
             audit_id=token_hex(8),
             stages=Stages(self._clock),
             policy=(incoming.policy or incoming.route.policy).name,
         )
+
+    def settle(self, incoming: Incoming) -> Outcome:
+        """The same, on this thread."""
+        outcome = self.untouched(incoming)
         faults = Faults()
         with faults.guard("pipeline", ClientError):
-            reading = self._read(incoming, outcome, faults)
+            with outcome.stages.stage("parse"):
+                reading = self._read(incoming, outcome)
             if reading is not None:
                 self._cut(incoming, reading, Ledger(), outcome, faults)
         outcome.faults = faults.names
         return outcome
 
-    def _read(self, incoming: Incoming, outcome: Outcome, faults: Faults) -> Reading | None:
+    def _read(self, incoming: Incoming, outcome: Outcome) -> Reading | None:
         """The request as messages and groups, or None where nothing can be decided about it."""
-        body = incoming.body
-        route = incoming.route
-        with outcome.stages.stage("parse"):
-            peek = faults.attempt("parse", lambda: wire.peek(body), None)
-            if peek is None or route.mode is Mode.OFF:
-                return None
+        body, route = incoming.body, incoming.route
+        if route.mode is Mode.OFF:
+            return None
+        try:
+            peek = incoming.peek or wire.peek(body)
             outcome.model = peek.model or incoming.model
-            budget = budgets.compute(
-                route, self._windows(route, outcome.model), peek.output_limits, fixed=incoming.reserve
-            )
-            if budget is not None and incoming.budget is not None:
-                budget = replace(budget, tokens=min(budget.tokens, incoming.budget))
+            budget = self._budget(incoming, outcome.model, peek.output_limits)
             outcome.budget = budget
             if budget is None:
                 outcome.reason = "window_unknown"
@@ -122,19 +125,29 @@ class Pipeline:
             if not peek.media and not incoming.pins and len(body) < route.thresholds.warn * budget.tokens:
                 outcome.utilization_before = outcome.utilization_after = round(len(body) / budget.tokens, 4)
                 return None
-            try:
-                chat = wire.parse(body, self._memo)
-            except wire.NotChat as error:
-                outcome.reason = error.reason.value
-                return None
-            pins = _indexes(incoming.pins, len(chat.messages))
-            return Reading(
-                chat=chat,
-                groups=grouping.group(chat.messages),
-                counter=counter(outcome.model),
-                budget=budget,
-                pins=pins,
-            )
+            chat = wire.parse(body, self._memo)
+        except wire.NotChat as error:
+            outcome.reason = error.reason.value
+            return None
+        pins = _indexes(incoming.pins, len(chat.messages))
+        return Reading(
+            chat=chat,
+            groups=grouping.group(chat.messages),
+            counter=counter(outcome.model),
+            budget=budget,
+            pins=pins,
+        )
+
+    def _budget(self, incoming: Incoming, model: str | None, output_limits: tuple[int, ...]) -> Budget | None:
+        window = self._windows(incoming.route, model)
+        budget = budgets.compute(incoming.route, window, output_limits, fixed=incoming.reserve)
+        if incoming.budget is None:
+            return budget
+        return (
+            Budget(None, 0, incoming.budget)
+            if budget is None
+            else replace(budget, tokens=min(budget.tokens, incoming.budget))
+        )
 
     def _cut(self, incoming: Incoming, reading: Reading, ledger: Ledger, outcome: Outcome, faults: Faults) -> None:
         """Replay the ledger, decide where a threshold is reached, and splice."""

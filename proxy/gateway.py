@@ -1,0 +1,284 @@
+"""Every request that is not for trimtab itself: which route takes it, and on it goes, as chat or as it is."""
+
+import asyncio
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from starlette.types import Message, Receive, Scope, Send
+
+from policies import registry
+from policies.errors import PolicyError
+from policies.types import Policy
+from proxy import answers, bodies, headers, routes, targets, wire
+from proxy.audit import Audit
+from proxy.errors import ClientError, ClientGone, UpstreamError
+from proxy.headers import Headers
+from proxy.matching import Found, Router, fingerprint
+from proxy.outcome import Action, Outcome
+from proxy.pipeline import Incoming, Pipeline
+from proxy.presence import Presence
+from proxy.relay import End, Relay
+from proxy.route import Route
+from proxy.streaming import Reader, Reading
+from proxy.upstream import Upstream
+from proxy.windows import Windows
+
+MODEL_BYTES = 1024 * 1024  # a JSON body that is not chat is read for its model up to this size
+PEEK_INLINE_BYTES = 1024 * 1024  # a larger body is looked into on a thread
+
+_DEPLOYMENT = re.compile(r"/deployments/([^/]+)/")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recording:
+    """What audit records hold besides the decision: every slot, and the slots' texts."""
+
+    everything: bool = False
+    content: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What a client's own headers ask of trimtab."""
+
+    bypass: bool
+    pins: tuple[int, ...]
+    policy: Policy | None
+    budget: int | None
+
+
+class Gateway:
+    """The ASGI endpoint behind every path that trimtab does not keep for itself."""
+
+    def __init__(
+        self,
+        router: Router,
+        upstreams: Mapping[str, Upstream],
+        pipeline: Pipeline,
+        windows: Windows,
+        audit: Audit,
+        *,
+        max_body_bytes: int,
+        recording: Recording,
+    ) -> None:
+        self._router = router
+        self._upstreams = upstreams
+        self._pipeline = pipeline
+        self._windows = windows
+        self._audit = audit
+        self._max_body_bytes = max_body_bytes
+        self._recording = recording
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request, by its upstream's words or in OpenAI's error shape."""
+        if scope["type"] == "websocket":
+            await answers.refuse_websocket(scope.get("extensions", {}), send)
+            return
+        try:
+            if scope["method"] == "POST" and scope["path"].endswith("/chat/completions"):
+                await self._chat(scope, receive, send)
+            else:
+                await self._other(scope, receive, send)
+        except ClientError as error:
+            await answers.failure(error)(scope, receive, send)
+        except ClientGone:
+            return
+
+    async def _other(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request through untouched."""
+        model, receive = await self._model(scope["headers"], receive)
+        found = self._router.find_other(scope["path"], model, _texts(scope["headers"]), _key(scope["headers"]))
+        await routes.passthrough(self._upstreams[found.route.upstream], _target(scope, found), scope, receive, send)
+
+    async def _model(self, fields: Headers, receive: Receive) -> tuple[str | None, Receive]:
+        """The model of a JSON body of a known, moderate length, and a `receive` that gives the body again."""
+        length = headers.first(fields, b"content-length") or b""
+        if not (self._router.asks_model and length.isdigit() and len(length) < 8 and int(length) <= MODEL_BYTES):
+            return None, receive
+        if b"json" not in (headers.first(fields, b"content-type") or b""):
+            return None, receive
+        body = await bodies.read(receive, MODEL_BYTES)
+        first: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+        async def again() -> Message:
+            return first.pop() if first else await receive()
+
+        return wire.peek_model(body), again
+
+    async def _chat(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Trim a chat request as its route says and relay the answer."""
+        fields: Headers = scope["headers"]
+        raw = await bodies.read(receive, self._max_body_bytes, fields)
+        coding = headers.text(fields, b"content-encoding")
+        decoded = await bodies.decode_aside(raw, coding, self._max_body_bytes)
+        body = decoded.body if isinstance(decoded, bodies.Decoded) else None
+        model, peek = await _peek(body)
+        if model is None and (named := _DEPLOYMENT.search(scope["path"])):
+            model = named[1]
+        found = self._find(scope, model, readable=peek is not None)
+        asked = _asked(fields, found.route)
+        upstream = self._upstreams[found.route.upstream]
+        try:
+            async with Presence(receive):
+                incoming = Incoming(
+                    route=found.route,
+                    body=raw if body is None else body,
+                    peek=peek,
+                    model=model,
+                    pins=asked.pins,
+                    policy=asked.policy,
+                    budget=asked.budget,
+                )
+                outcome = await self._decide(incoming, asked, upstream, fields)
+                if body is None:
+                    outcome.reason = "unknown_encoding"
+        except ClientError as error:
+            self._record_refusal(found.route, model, error)
+            raise
+        sent = outcome.body if outcome.changed else raw
+        await self._forward(upstream, _target(scope, found), sent, outcome, scope, receive, send)
+
+    def _find(self, scope: Scope, model: str | None, *, readable: bool) -> Found:
+        """The route of a chat request; one that cannot be read goes where its path and headers send it."""
+        texts, key = _texts(scope["headers"]), _key(scope["headers"])
+        if not readable and model is None:
+            return self._router.find_other(scope["path"], None, texts, key)
+        found = self._router.find(scope["path"], model, texts, key)
+        if found is None:
+            names = ", ".join(self._router.names)
+            raise ClientError(
+                404, "no_route", f"No route takes path {scope['path']!r} with model {model!r}. Routes: {names}."
+            )
+        return found
+
+    async def _decide(self, incoming: Incoming, asked: Asked, upstream: Upstream, fields: Headers) -> Outcome:
+        if asked.bypass or incoming.peek is None:
+            outcome = self._pipeline.untouched(incoming)
+            outcome.action = Action.BYPASS if asked.bypass else Action.PASS
+            return outcome
+        await self._windows.learn(incoming.route, incoming.model, upstream, fields)
+        return await self._pipeline.run(incoming)
+
+    async def _forward(
+        self,
+        upstream: Upstream,
+        target: bytes,
+        body: bytes,
+        outcome: Outcome,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+    ) -> None:
+        extra = outcome.headers()
+        try:
+            async with Presence(receive):
+                reply = await upstream.send(scope["method"], target, scope["headers"], body, changed=outcome.changed)
+        except UpstreamError as error:
+            self._finish(outcome, End.UPSTREAM_ERROR, None, 504 if error.code == "upstream_timeout" else 502)
+            await answers.failure(error, extra)(scope, receive, send)
+            return
+        except (ClientGone, asyncio.CancelledError):
+            self._finish(outcome, End.CLIENT_GONE, None, None)
+            raise
+        reader = Reader(headers.text(reply.headers, b"content-type"), headers.text(reply.headers, b"content-encoding"))
+        relay = Relay(
+            reply,
+            extra=extra,
+            on_chunk=reader.feed,
+            on_end=lambda end: self._finish(outcome, end, reader.result(), reply.status),
+        )
+        await relay(scope, receive, send)
+
+    def _finish(self, outcome: Outcome, end: End, reading: Reading | None, status: int | None) -> None:
+        """Write the audit record of a turn that has ended."""
+        record = outcome.record(everything=self._recording.everything, content=self._recording.content)
+        usage = reading.usage if reading is not None else None
+        record |= {
+            "status": status,
+            "stream_end": End.DONE.value if end is End.EOF and reading is not None and reading.done else end.value,
+            "finish_reason": reading.finish_reasons.get(0) if reading is not None else None,
+            "usage": None
+            if usage is None
+            else {
+                "prompt_tokens": usage.prompt_tokens,
+                "completion_tokens": usage.completion_tokens,
+                "cached_tokens": usage.cached_tokens,
+            },
+        }
+        self._audit.put(record, error=outcome.alarming)
+
+    def _record_refusal(self, route: Route, model: str | None, error: ClientError) -> None:
+        self._audit.put(
+            {
+                "event": "refused",
+                "route": route.name,
+                "model": model,
+                "code": error.code,
+                "status": error.status,
+                "reason": error.message,
+            },
+            error=error.code == "context_length_exceeded",
+        )
+
+
+async def _peek(body: bytes | None) -> tuple[str | None, wire.Peek | None]:
+    """The model and the settings of a chat body; no settings where it is none, or there is none."""
+    if body is None:
+        return None, None
+    if len(body) > PEEK_INLINE_BYTES:
+        return await asyncio.to_thread(_peek_now, body)
+    return _peek_now(body)
+
+
+def _peek_now(body: bytes) -> tuple[str | None, wire.Peek | None]:
+    try:
+        peek = wire.peek(body)
+    except wire.NotChat:
+        return wire.peek_model(body), None
+    return peek.model, peek
+
+
+def _target(scope: Scope, found: Found) -> bytes:
+    prefix = scope["path"][: len(scope["path"]) - len(found.path)] if found.path != "/" else scope["path"]
+    return targets.of(scope, prefix)
+
+
+def _texts(fields: Headers) -> Mapping[str, str]:
+    return {name.decode("latin-1"): value.decode("latin-1") for name, value in fields}
+
+
+def _key(fields: Headers) -> str | None:
+    """The fingerprint of the key that a request carries."""
+    bearer = headers.text(fields, b"authorization")
+    key = bearer[7:] if bearer[:7].lower() == "bearer " else headers.text(fields, b"api-key")
+    return fingerprint(key) if key else None
+
+
+def _asked(fields: Headers, route: Route) -> Asked:
+    """What the request's x-trimtab headers ask for.
+
+    Raises:
+        ClientError: 400 invalid_header, naming the header and what would do, where one cannot be understood.
+    """
+    pins = headers.text(fields, b"x-trimtab-pin")
+    policy = headers.text(fields, b"x-trimtab-policy") if route.allow_overrides else ""
+    budget = headers.text(fields, b"x-trimtab-budget") if route.allow_overrides else ""
+    wanted = ""
+    try:
+        wanted = f"x-trimtab-pin: must be message indexes such as 0,3,-2, got {pins!r}"
+        indexes = tuple(int(index) for index in pins.split(",")) if pins else ()
+        wanted = f"x-trimtab-policy: must be one of {', '.join(registry.names())}, got {policy!r}"
+        chosen = registry.create(policy, {}) if policy else None
+        wanted = f"x-trimtab-budget: must be a positive number of tokens, got {budget!r}"
+        tokens = _positive(budget) if budget else None
+    except (ValueError, PolicyError):
+        raise ClientError(400, "invalid_header", wanted) from None
+    bypass = headers.text(fields, b"x-trimtab-bypass").strip().lower()
+    return Asked(bypass=bypass in ("1", "true", "yes"), pins=indexes, policy=chosen, budget=tokens)
+
+
+def _positive(text: str) -> int:
+    if (number := int(text)) < 1:
+        raise ValueError(text)
+    return number
