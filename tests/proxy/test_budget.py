@@ -1,8 +1,8 @@
 """Reserve, budget, thresholds and targets."""
 
 import pytest
-from policies.fifo import Fifo
 
+from policies.fifo import Fifo
 from proxy.budget import Budget, Trigger, compute, reserve, target, trigger
 from proxy.route import Route
 
@@ -33,7 +33,9 @@ def test_reserve_is_what_the_answer_may_take(limits: tuple[int, ...], settings: 
     [
         pytest.param(10_000, {"reserve_output": 1000}, None, Budget(10_000, 1000, 9000), id="window less reserve"),
         pytest.param(10_000, {"reserve_output": 0, "budget_tokens": 500}, None, Budget(10_000, 0, 500), id="smaller"),
-        pytest.param(10_000, {"reserve_output": 0, "budget_tokens": 50_000}, None, Budget(10_000, 0, 10_000), id="larger"),
+        pytest.param(
+            10_000, {"reserve_output": 0, "budget_tokens": 50_000}, None, Budget(10_000, 0, 10_000), id="larger"
+        ),
         pytest.param(None, {}, None, None, id="nobody knows the window"),
         pytest.param(None, {"budget_tokens": 500}, None, Budget(None, 0, 500), id="unknown window, known budget"),
         pytest.param(10_000, {}, 0, Budget(10_000, 0, 10_000), id="a fixed reserve of zero"),
@@ -48,7 +50,14 @@ def test_budget_is_the_window_less_the_reserve(
 
 @pytest.mark.parametrize(
     ("used", "expected"),
-    [(800, None), (849, None), (850, Trigger.NORMAL), (949, Trigger.NORMAL), (950, Trigger.EMERGENCY), (5000, Trigger.EMERGENCY)],
+    [
+        (800, None),
+        (849, None),
+        (850, Trigger.NORMAL),
+        (949, Trigger.NORMAL),
+        (950, Trigger.EMERGENCY),
+        (5000, Trigger.EMERGENCY),
+    ],
 )
 def test_thresholds_decide_when_a_cut_is_made(used: int, expected: Trigger | None) -> None:
     assert trigger(route(), used, 1000) is expected

@@ -1,0 +1,144 @@
+"""Pins, protection and rules of a window."""
+
+import re
+from typing import Any
+
+import pytest
+
+from policies.types import Kind, Window
+from proxy import grouping, wire
+from proxy.chat import Message
+from proxy.ledger import Ledger
+from proxy.prompt import assemble, window
+from proxy.route import Alternate, Pins
+from tests.proxy.conversations import agent, assistant, body, call, dialogue, route, system, user, words
+
+
+def build(
+    messages: list[dict[str, Any]], asked: frozenset[int] = frozenset(), budget: int = 10_000, **settings: Any
+) -> Window:
+    read = wire.parse(body(messages)).messages
+
+    def count(message: Message) -> int:
+        return 4 + len(message.text.split())
+
+    prompt = assemble(read, grouping.group(read), Ledger(), 3, count)
+    return window(prompt, read, route(**settings), budget, asked, lambda m: len(m.text.split()))
+
+
+def pinned(made: Window) -> list[str]:
+    return [slot.id for slot in made.slots if slot.pinned]
+
+
+def protected(made: Window) -> list[str]:
+    return [slot.id for slot in made.slots if slot.protected]
+
+
+def test_instructions_the_task_and_the_prompt_are_pinned() -> None:
+    messages = [
+        system(),
+        user("task"),
+        assistant("a"),
+        {"role": "developer", "content": "late"},
+        user("b"),
+        assistant("c"),
+        user("now"),
+    ]
+
+    assert pinned(build(messages, protect_last=0)) == ["m0", "m1", "m3", "m6"]
+
+
+def test_a_trailing_assistant_message_is_pinned() -> None:
+    assert pinned(build([user("task"), assistant("a"), user("go on"), assistant("Sure, the")], protect_last=0)) == [
+        "m0",
+        "m2",
+        "m3",
+    ]
+
+
+def test_an_open_call_at_the_end_is_pinned() -> None:
+    assert pinned(build([user("task"), *call(0, "r"), call(1, "")[0]], protect_last=0)) == ["m0", "m3"]
+
+
+def test_a_tool_loop_that_waits_for_the_model_is_protected_not_pinned() -> None:
+    made = build(agent(6), protect_last=2)
+
+    assert pinned(made) == ["m0", "m1"]
+    assert protected(made) == ["m10", "m12"]
+
+
+def test_a_task_over_a_quarter_of_the_budget_is_protected_instead() -> None:
+    messages = [user(words(300)), assistant("a"), user("b")]
+
+    assert pinned(build(messages, budget=1000, protect_last=0)) == ["m2"]
+    assert protected(build(messages, budget=1000, protect_last=0)) == ["m0"]
+    assert pinned(build(messages, budget=1000, protect_last=0, asked=frozenset({0}))) == ["m0", "m2"]
+    assert pinned(build([user(words(300))], budget=1000)) == ["m0"], "it is the prompt itself"
+
+
+@pytest.mark.parametrize(
+    ("pins", "expected"),
+    [
+        pytest.param(Pins(first_user=False), ["m0", "m8"], id="the task can be let go"),
+        pytest.param(Pins(text=(re.compile(r"B-\d+"),)), ["m0", "m1", "m5", "m8"], id="by text"),
+        pytest.param(Pins(tools=frozenset({"book"})), ["m0", "m1", "m2", "m8"], id="by tool"),
+    ],
+)
+def test_a_route_pins_by_text_and_by_tool(pins: Pins, expected: list[str]) -> None:
+    messages = [
+        *(system(), user("task"), *call(0, "booked", name="book"), assistant("done")),
+        *(user("the berth is B-12"), *call(1, "r"), user("now")),
+    ]
+
+    assert pinned(build(messages, pins=pins, protect_last=0)) == expected
+
+
+def test_the_client_pins_by_message_and_gets_the_whole_slot() -> None:
+    assert pinned(
+        build([user("t"), *call(0, "r"), assistant("x"), user("n")], asked=frozenset({2}), protect_last=0)
+    ) == [
+        *("m0", "m1", "m4"),
+    ]
+
+
+def test_keep_prefix_leaves_the_oldest_slots_alone() -> None:
+    made = build(dialogue(6, size=20), budget=1000, keep_prefix=0.1, protect_last=0)
+
+    assert protected(made) == ["m2", "m3"]
+
+
+def test_a_tool_slot_knows_what_clearing_it_would_free() -> None:
+    slot = build([user("t"), *call(0, "one two three"), user("n")]).slots[1]
+
+    assert (slot.kind, slot.role, slot.results, slot.result_tokens) == (Kind.TOOL, "tool", 1, 3)
+
+
+@pytest.mark.parametrize(
+    ("rule", "messages", "expected"),
+    [
+        (Alternate.FREE, dialogue(3), False),
+        (Alternate.STRICT, [user("a"), user("b")], True),
+        (Alternate.AS_INPUT, dialogue(3), True),
+        (Alternate.AS_INPUT, [user("a"), user("b"), assistant("c"), user("d")], False),
+        (Alternate.AS_INPUT, agent(3), True),
+    ],
+)
+def test_alternation_follows_the_route_or_the_input(
+    rule: Alternate, messages: list[dict[str, Any]], expected: bool
+) -> None:
+    assert build(messages, alternate_roles=rule).alternate is expected
+
+
+@pytest.mark.parametrize(
+    ("rule", "messages", "expected"),
+    [
+        (None, [system(), user("a")], True),
+        (None, [system(), assistant("hello"), user("a")], False),
+        (False, [system(), user("a")], False),
+        (True, [system(), assistant("hello"), user("a")], True),
+    ],
+)
+def test_the_first_turn_follows_the_route_or_the_input(
+    rule: bool | None, messages: list[dict[str, Any]], expected: bool
+) -> None:
+    assert build(messages, first_role_user=rule).user_first is expected
