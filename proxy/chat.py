@@ -74,7 +74,8 @@ class Message:
     `answers` is the id of the call that a tool message answers, or the function's name for the legacy role
     `function`. `legacy_call` marks an assistant message that calls through `function_call`. `extras` are texts
     in other fields that providers feed to the model (`refusal`, `reasoning_content`). `marked`: the client put a
-    `cache_control` on it. `digest` is the content digest of the message's raw bytes (16 bytes).
+    `cache_control` on it. `digest` is the content digest of the message's raw bytes (16 bytes), `canonical` the
+    digest of what makes it the same message however it is written (16 bytes; empty where nobody asked for it).
     """
 
     role: str
@@ -88,6 +89,7 @@ class Message:
     answers: str | None = None
     extras: tuple[str, ...] = ()
     marked: bool = False
+    canonical: bytes = b""
 
     @property
     def text(self) -> str:
