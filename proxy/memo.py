@@ -34,12 +34,12 @@ class Memo(Generic[V]):
 
     def get(self, key: bytes) -> V | None:
         """The value kept under `key`, now the most recently used; None if there is none."""
-        with self._lock:
-            entry = self._entries.get(key)
-            if entry is None:
-                return None
-            self._entries.move_to_end(key)
-            return entry[0]
+        try:
+            value = self._entries[key][0]
+            self._entries.move_to_end(key)  # each call is atomic, and an entry evicted in between is a miss
+        except KeyError:
+            return None
+        return value
 
     def put(self, key: bytes, value: V, size: int) -> None:
         """Keep `value`, of `size` bytes, under `key`; the least recently used values make room."""

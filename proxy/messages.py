@@ -10,6 +10,16 @@ from proxy.chat import Audio, Call, File, Image, Message, Opaque, Part, Shape, T
 
 _TEXT_TYPES = frozenset({"text", "input_text", "output_text"})
 _THOUGHTS = ("reasoning_content", "reasoning")
+_ABSENT = object()
+_JSON_TYPES: dict[type, str] = {
+    dict: "object",
+    list: "array",
+    str: "string",
+    int: "number",
+    float: "number",
+    bool: "boolean",
+    type(None): "null",
+}
 _EXTRAS = frozenset({"refusal", *_THOUGHTS, "reasoning_details"})
 _ANSWERS = {"tool": "tool_call_id", "function": "name"}
 # Inside a JSON string a quote is escaped, so these bytes are keys or whole strings, never part of a text.
@@ -37,16 +47,15 @@ def read_message(raw: bytes, key: bytes) -> Message:
         raise rawjson.WrongTypeError("a message must have a role, a string")
     if _may_repeat(raw):
         rawjson.members(raw)
-    content = value.get("content")
-    shape = _shape(content) if "content" in value else Shape.MISSING
+    content = value.get("content", _ABSENT)
     legacy = isinstance(value.get("function_call"), dict)
     name = value.get("name")
     return Message(
         role=role,
         digest=key,
         size=len(raw),
-        shape=shape,
-        parts=_parts(content, shape),
+        shape=_shape(content),
+        parts=_parts(content),
         name=name if isinstance(name, str) else None,
         calls=_calls(value) if legacy or "tool_calls" in value else (),
         legacy_call=legacy,
@@ -57,10 +66,12 @@ def read_message(raw: bytes, key: bytes) -> Message:
 
 
 def _may_repeat(raw: bytes) -> bool:
-    """Whether a member may occur twice: never false where one of those read here does."""
-    if raw.count(b'"role"') > 1 or raw.count(b'"content"') > 1 or ESCAPED_LETTER.search(raw):
+    """Whether a member may occur twice: never false where one of those that decide anything here does."""
+    if raw.count(b'"role"') > 1 or raw.count(b'"content"') > 1:
         return True
-    return b"_call" in raw and any(raw.count(name) > 1 for name in _TOOL_KEYS)
+    if b"_call" in raw and any(raw.count(name) > 1 for name in _TOOL_KEYS):
+        return True
+    return b"\\u00" in raw and ESCAPED_LETTER.search(raw) is not None
 
 
 def _shape(content: Any) -> Shape:
@@ -68,20 +79,18 @@ def _shape(content: Any) -> Shape:
         return Shape.STRING
     if isinstance(content, list):
         return Shape.PARTS
-    return Shape.NULL if content is None else Shape.OTHER
+    if content is None:
+        return Shape.NULL
+    return Shape.MISSING if content is _ABSENT else Shape.OTHER
 
 
-def _parts(content: Any, shape: Shape) -> tuple[Part, ...]:
+def _parts(content: Any) -> tuple[Part, ...]:
     """One part for each element of the content, in order; a string is one text."""
-    match shape:
-        case Shape.STRING:
-            return (Text(content),)
-        case Shape.PARTS:
-            return tuple(_part(item) for item in content)
-        case Shape.OTHER:
-            return (_opaque(content),)
-        case _:
-            return ()
+    if isinstance(content, str):
+        return (Text(content),)
+    if isinstance(content, list):
+        return tuple([_part(item) for item in content])
+    return () if content is None or content is _ABSENT else (_opaque(content),)
 
 
 def _part(item: Any) -> Part:
@@ -89,7 +98,7 @@ def _part(item: Any) -> Part:
         return _opaque(item)
     kind = item.get("type")
     text = item.get("text")
-    if kind in _TEXT_TYPES and isinstance(text, str):
+    if isinstance(text, str) and isinstance(kind, str) and kind in _TEXT_TYPES:
         return Text(text)
     return _media(kind, item) or _opaque(item)
 
@@ -127,8 +136,9 @@ def _source(source: Any) -> Part | None:
 
 
 def _opaque(item: Any) -> Opaque:
+    """What nobody here knows, by the type it states or else that of its JSON."""
     kind = item.get("type") if isinstance(item, dict) else None
-    return Opaque(type=kind if isinstance(kind, str) else type(item).__name__, size=len(_encoded(item)))
+    return Opaque(type=kind if isinstance(kind, str) else _JSON_TYPES[type(item)], size=len(_encoded(item)))
 
 
 def _calls(value: dict[str, Any]) -> tuple[Call, ...]:
