@@ -1,6 +1,5 @@
 """What `trimtab check` says about a configuration: all of it as it takes effect, and what to look at."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +8,7 @@ import yaml
 
 from policies import registry
 from proxy import config
+from proxy.stores import urls
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +27,10 @@ def check(path: Path | str | None, environ: Mapping[str, str]) -> Checked:
     """
     read = config.load(path)
     plain = read.model_dump(mode="json")
-    plain["state"] = re.sub(r"(?<=://)[^/@]*@", "***@", read.state)
+    plain["state"] = urls.masked(read.state)
     first = ("name", "match", "upstream")
     plain["routes"] = [{key: one[key] for key in dict.fromkeys((*first, *one))} for one in plain["routes"]]
-    effective = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=120)
+    effective = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, indent=2, width=120)
     broken = (f"policy {name!r} could not be loaded: {error}" for name, error in registry.broken().items())
     warnings = (*broken, *config.unreachable_routes(read), *config.unset_variables(read, environ))
     return Checked(effective, warnings)

@@ -99,8 +99,9 @@ def _filled(given: Mapping[str, object]) -> dict[str, object]:
     given_routes = given.get("routes", [{"name": "default"}])
     defaults = given.get("defaults")
     start = dict(defaults) if isinstance(defaults, dict) else {}
-    if isinstance(upstreams, dict) and len(upstreams) == 1:
-        start["upstream"] = next(iter(upstreams))
+    if not isinstance(upstreams, dict) or len(upstreams) < 2:
+        # Where there is none, that is the problem, and not that a route names none.
+        start["upstream"] = next(iter(upstreams), "") if isinstance(upstreams, dict) else ""
     if isinstance(given_routes, list):
         given_routes = [_merged(start, one) if isinstance(one, dict) else one for one in given_routes]
     return {**given, "upstreams": upstreams, "routes": given_routes}
@@ -128,7 +129,7 @@ def _references(filled: Mapping[str, object]) -> list[tuple[problems.Path, str]]
         if isinstance(name, str) and names.setdefault(name, index) != index:
             message = f"must be unique, and routes[{names[name]}] is called {name!r} too"
             found.append((("routes", index, "name"), message))
-        if isinstance(upstream, str) and isinstance(upstreams, dict) and upstream not in upstreams:
+        if isinstance(upstream, str) and isinstance(upstreams, dict) and upstreams and upstream not in upstreams:
             message = f"no upstream is called {upstream!r}; {yaml_paths.suggest(upstream, upstreams)}"
             found.append((("routes", index, "upstream"), message))
     return found
@@ -163,6 +164,7 @@ def _route(settings: RouteSettings, config: Config) -> route.Route:
         budget_tokens=settings.budget_tokens,
         reserve_output=settings.reserve_output,
         reserve_cap=settings.reserve_cap,
+        max_messages=settings.max_messages,
         thresholds=route.Thresholds(warn=thresholds.warn, evict=thresholds.evict, emergency=thresholds.emergency),
         targets=route.Targets(evict=targets.evict, emergency=targets.emergency),
         breathing_turns=settings.breathing_turns,
@@ -177,6 +179,8 @@ def _route(settings: RouteSettings, config: Config) -> route.Route:
         mode=settings.mode,
         alternate_roles=alternate,
         first_role_user=settings.first_role_user,
+        recall_budget=settings.recall.budget,
+        recall_exclude_tools=frozenset(settings.recall.exclude_tools),
         hold_wait_s=settings.hold.wait_s,
         allow_overrides=settings.allow_overrides,
     )

@@ -1,5 +1,6 @@
 """What is wrong with a configuration, a line each: `routes[1].policy.alpha: must be between 0 and 1, got 7`. (pure)"""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, get_args
 
@@ -10,8 +11,9 @@ from proxy.yaml_paths import dotted, kind, suggest
 
 Path = tuple[str | int, ...]
 
-# Values that may be a secret put in the wrong place, or hold one: never shown.
-_SECRET = frozenset({"api_key_env", "state_key_env", "key", "base_url", "state", "header"})
+# A secret may stand where it does not belong: what is likely to be one, or to hold one, is never shown.
+_SECRET_PLACES = frozenset({"api_key_env", "state_key_env", "key", "base_url", "state", "header"})
+_SECRET_LOOKS = re.compile(r"\b(sk|pk|gsk|key|bearer|basic)[-_ ]|[A-Za-z0-9_-]{24}|://[^/]*@", re.IGNORECASE)
 _LONGEST = 60  # characters of a value that are shown
 
 
@@ -53,13 +55,13 @@ def line(path: Path, message: str) -> str:
     return f"{dotted(path)}: {message}" if path else message
 
 
-def shown(path: Path, value: object) -> str:
+def shown(value: object, path: Path = ()) -> str:
     """A value as a message may show it: cut where it is long, left out where it may be a secret."""
     if isinstance(value, (Mapping, list)):
         return kind(value)
     if value is None:
         return "null"
-    if isinstance(value, str) and not _SECRET.isdisjoint(map(str, path)):
+    if isinstance(value, str) and (not _SECRET_PLACES.isdisjoint(map(str, path)) or _SECRET_LOOKS.search(value)):
         return "a text that is not shown here"
     if isinstance(value, bool):
         return str(value).lower()
@@ -80,10 +82,10 @@ def _message(detail: ErrorDetails, model: type[BaseModel]) -> str:
         return f"required: {_REQUIRED[str(path[-1])]}"
     wanted = _WANTED.get(detail["type"])
     if wanted is not None:
-        return f"must be {wanted.format(**context)}, got {shown(path, detail['input'])}"
+        return f"must be {wanted.format(**context)}, got {shown(detail['input'], path)}"
     if "error" in context:
         return str(context["error"])
-    return f"{detail['msg'][:1].lower()}{detail['msg'][1:]}, got {shown(path, detail['input'])}"
+    return f"{detail['msg'][:1].lower()}{detail['msg'][1:]}, got {shown(detail['input'], path)}"
 
 
 _REQUIRED = {
@@ -97,13 +99,13 @@ _WANTED = {
     "enum": "one of {expected}",
     "finite_number": "a finite number",
     "float_type": "a number",
-    "greater_than": "more than {gt}",
-    "greater_than_equal": "at least {ge}",
+    "greater_than": "more than {gt:g}",
+    "greater_than_equal": "at least {ge:g}",
     "int_from_float": "a whole number",
     "int_type": "a whole number",
     "int_parsing_size": "a smaller number",
-    "less_than": "less than {lt}",
-    "less_than_equal": "at most {le}",
+    "less_than": "less than {lt:g}",
+    "less_than_equal": "at most {le:g}",
     "list_type": "a list",
     "literal_error": "one of {expected}",
     "model_type": "a mapping",

@@ -69,6 +69,7 @@ class Route:
     budget_tokens: int | None = None
     reserve_output: int = 4096
     reserve_cap: int | None = None
+    max_messages: int | None = None
     thresholds: Thresholds = field(default_factory=Thresholds)
     targets: Targets = field(default_factory=Targets)
     breathing_turns: int = 8
@@ -79,5 +80,7 @@ class Route:
     mode: Mode = Mode.ENFORCE
     alternate_roles: Alternate = Alternate.AS_INPUT
     first_role_user: bool | None = None  # None: where the client's own messages began with a user's
+    recall_budget: float = 0.15
+    recall_exclude_tools: frozenset[str] = frozenset()
     hold_wait_s: float = 2.0
     allow_overrides: bool = False

@@ -7,16 +7,19 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer
 
+from proxy.errors import ConfigError
+from proxy.problems import shown
+from proxy.stores import urls
+
 _C = TypeVar("_C", bound=Collection[object])
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9a-z-]+\Z")  # a token of RFC 9110, section 5.6.2, in lower case
 _CREDENTIALS = frozenset({"authorization", "proxy-authorization", "api-key", "x-api-key", "cookie"})
-_STATE = re.compile(r"(memory://|sqlite:///.+|rediss?://.+)\Z")
 
 
 def _name(value: str) -> str:
     if not _NAME.match(value):
-        raise ValueError(f"must be 1 to 64 letters, digits, dots, dashes or underscores, got {value!r}")
+        raise ValueError(f"must be 1 to 64 letters, digits, dots, dashes or underscores, got {shown(value)}")
     return value
 
 
@@ -37,15 +40,17 @@ def _base_url(value: str) -> str:
     if url.username is not None or url.password is not None:
         raise ValueError(f"{wanted}, without a user or password; name the key's variable in api_key_env")
     if url.scheme not in ("http", "https") or not host or re.search(r"[\s\x00-\x1f]", value):
-        raise ValueError(f"{wanted}, got {value!r}")
+        raise ValueError(f"{wanted}, got {shown(value)}")
     if "?" in value or "#" in value:
         raise ValueError(f"{wanted}, without a query or fragment")
     return value.rstrip("/")
 
 
 def _state(value: str) -> str:
-    if not _STATE.match(value):
-        raise ValueError("must be memory://, sqlite:///file or redis://host:port/0")
+    try:
+        urls.parse(value)
+    except ConfigError as error:
+        raise ValueError(str(error).removeprefix("state: ")) from None
     return value
 
 
@@ -53,13 +58,15 @@ def _regex(value: str) -> str:
     try:
         re.compile(value)
     except re.error as error:
-        raise ValueError(f"must be a regular expression, got {value!r}: {error}") from None
+        raise ValueError(f"must be a regular expression, got {shown(value)}: {error}") from None
     return value
 
 
 def _path(value: str) -> str:
     if not value.startswith("/") or re.search(r"[?#\s]", value):
-        raise ValueError(f"must be a path that starts with a slash, without a query, such as /support, got {value!r}")
+        raise ValueError(
+            f"must be a path that starts with a slash, without a query, such as /support, got {shown(value)}"
+        )
     return value.rstrip("/") or "/"
 
 

@@ -273,7 +273,7 @@ class Config(Section):
     @classmethod
     def _shared(cls, state: str, info: ValidationInfo) -> str:
         server = info.data.get("server")
-        if server is not None and server.workers > 1 and state == "memory://":
+        if server is not None and server.workers > 1 and state.lower().startswith("memory:"):
             raise ValueError(
                 f"must be sqlite:///file or redis://host:port/0, since server.workers is {server.workers} "
                 "and memory:// serves one"
