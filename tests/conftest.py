@@ -1,0 +1,36 @@
+"""Fixtures for tests that talk over real sockets, all of them on this machine."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+
+import pytest
+from starlette.types import ASGIApp
+
+from fakes.server import serving
+from fakes.upstream import FakeUpstream, running
+
+
+@pytest.fixture(autouse=True)
+def _no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The machine's own proxies are not for tests."""
+    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+
+
+@pytest.fixture
+async def upstream() -> AsyncIterator[FakeUpstream]:
+    """A fake upstream; set its `handler`, look at its `exchanges`."""
+    async with running() as fake:
+        yield fake
+
+
+@pytest.fixture
+async def serve() -> AsyncIterator[Callable[..., Awaitable[str]]]:
+    """Serves an ASGI application with uvicorn and gives its URL: `url = await serve(app)`."""
+    async with AsyncExitStack() as stack:
+
+        async def start(app: ASGIApp, **options: str) -> str:
+            return await stack.enter_async_context(serving(app, **options))
+
+        yield start
