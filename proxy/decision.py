@@ -89,7 +89,7 @@ def _plan(policy: Policy, window: Window, target: int, context: Context, faults:
     """The policy's plan where it raises nothing and breaks no promise, else fifo's."""
     with faults.guard("policy"):
         plan = policy.plan(window, target, context)
-        check(plan, window)
+        check(plan, window, context.count)
         return plan
     return Fifo().plan(window, target, context)
 

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
+from functools import partial
 from secrets import token_hex
 from typing import Any
 
@@ -156,6 +157,9 @@ class Pipeline:
         overhead = faults.attempt("counter", lambda: reading.counter.overhead(chat.settings), 0)
 
         def recount(ledger: Ledger) -> Prompt:
+            known = partial(self._counts.message, reading.counter)
+            with faults.guard("counter"):  # once for all messages, not once for each
+                return assemble(chat.messages, reading.groups, ledger, overhead, known)
             return assemble(chat.messages, reading.groups, ledger, overhead, count)
 
         with outcome.stages.stage("count"):
@@ -255,14 +259,8 @@ class Pipeline:
         """A message's tokens, counted once ever; a third of its bytes where the counter fails."""
 
         def count(message: Message) -> int:
-            key = (counter.name, message.digest)
-            known = self._counts.get(key)
-            if known is not None:
-                return known
             with faults.guard("counter"):
-                known = counter.message(message)
-                self._counts.put(key, known)
-                return known
+                return self._counts.message(counter, message)
             return -(-message.size // 3)
 
         return count
