@@ -1,7 +1,8 @@
 """The judge itself: each rule has a conversation that keeps it and one that breaks it."""
 
 import pytest
-from validator import violations, worsened
+
+from tests.validator import violations, worsened
 
 U = {"role": "user", "content": "u"}
 CALL = {"role": "assistant", "content": None, "tool_calls": [{"id": "a", "function": {"name": "f", "arguments": ""}}]}

@@ -5,11 +5,11 @@ import json
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from validator import violations, worsened
 
 from policies.types import Kind
 from proxy import wire
 from proxy.grouping import Group, alternates, begins_with_user, group
+from tests.validator import violations, worsened
 
 
 def call(*ids: str, content: str | None = None) -> dict:

@@ -4,12 +4,12 @@ import json
 import math
 
 import pytest
-from chat_bodies import VALUES, bodies, objects
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy import rawjson
 from proxy.rawjson import DuplicateKeyError, MalformedError, Span, TooDeepError, WrongTypeError
+from tests.proxy.chat_bodies import VALUES, bodies, objects
 
 
 @given(body=bodies())

@@ -4,7 +4,6 @@ import json
 from itertools import pairwise
 
 import pytest
-from chat_bodies import bodies
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -12,6 +11,7 @@ from proxy import wire
 from proxy.chat import Message, Shape, Text
 from proxy.memo import Memo
 from proxy.wire import NotChat, Reason
+from tests.proxy.chat_bodies import bodies
 
 USER = b'{"role":"user","content":"hi"}'
 
