@@ -104,6 +104,7 @@ class Upload:
         self._idle_s = idle_s
         self._queue: asyncio.Queue[bytes | None] = asyncio.Queue(ahead)
         self._over = asyncio.Event()
+        self._taken = False
         self.stalled = False
 
     async def __aenter__(self) -> Self:
@@ -116,6 +117,9 @@ class Upload:
         self._pump.cancel()
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
+        if self._taken:  # a client that retries on a new connection would send the rest as if it were the whole
+            raise RuntimeError("an upload can be sent only once")
+        self._taken = True
         while (part := await self._queue.get()) is not None:
             yield part
 

@@ -4,10 +4,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 
 import pytest
-from starlette.types import ASGIApp
-
 from fakes.server import serving
 from fakes.upstream import FakeUpstream, running
+from starlette.types import ASGIApp
 
 
 @pytest.fixture(autouse=True)

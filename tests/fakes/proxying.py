@@ -1,5 +1,7 @@
 """The bare pass-through in front of a fake upstream: what is tested where no trimming takes part."""
 
+import asyncio
+
 from starlette.types import Receive, Scope, Send
 
 from proxy import answers, routes, targets
@@ -13,7 +15,7 @@ class Passthrough:
 
     def __init__(self, upstream: Upstream) -> None:
         self.upstream = upstream
-        self.ends: list[End] = []
+        self.ends: asyncio.Queue[End] = asyncio.Queue()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -30,4 +32,4 @@ class Passthrough:
             except ClientError as error:
                 await answers.failure(error)(scope, receive, send)
                 return
-            await routes.passthrough(self.upstream, target, scope, receive, send, on_end=self.ends.append)
+            await routes.passthrough(self.upstream, target, scope, receive, send, on_end=self.ends.put_nowait)

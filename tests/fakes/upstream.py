@@ -181,7 +181,7 @@ class FakeUpstream:
 
     async def _watch(self, exchange: Exchange) -> None:
         """Notes the moment at which the peer closes; a peer does not pipeline here, so no byte may come."""
-        while not exchange.reader.at_eof() and exchange.reader.exception() is None:
+        while not exchange.reader.at_eof() and exchange.reader.exception() is None:  # noqa: ASYNC110 - streams have no event for it
             await asyncio.sleep(0.002)
         self._left(exchange)
 

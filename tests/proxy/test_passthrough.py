@@ -29,13 +29,12 @@ async def client(app: Passthrough, serve) -> AsyncIterator[RawClient]:
 
 
 async def ended(app: Passthrough) -> End:
-    """The end of the only turn."""
+    """The end of the only turn, reported once."""
     async with asyncio.timeout(2):
-        while not app.ends:
-            await asyncio.sleep(0.001)
+        end = await app.ends.get()
     await asyncio.sleep(0.01)
-    assert len(app.ends) == 1
-    return app.ends[0]
+    assert app.ends.empty()
+    return end
 
 
 def value(headers: list[tuple[bytes, bytes]], name: bytes) -> bytes | None:
