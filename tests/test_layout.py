@@ -21,7 +21,7 @@ LAYERS = (
     ("proxy.config", "proxy.schema"),
     ("proxy.gateway", "proxy.routes", "proxy.dashboard"),
     ("proxy.pipeline", "proxy.upstream", "proxy.transport", "proxy.relay", "proxy.windows", "proxy.audit"),
-    ("proxy.conversations", "proxy.embeddings", "proxy.summaries", "proxy.stores"),
+    ("proxy.conversations", "proxy.turns", "proxy.embeddings", "proxy.summaries", "proxy.stores"),
 )
 # Handed down as values from here on.
 READ_CONFIG = {"proxy.app", "proxy.check", "proxy.cli", "proxy.config", "proxy.offline", "proxy.serving"}
@@ -32,7 +32,6 @@ IO = {
     *("asyncio", "concurrent", "datetime", "ftplib", "glob", "http", "io", "logging", "mmap", "multiprocessing", "os"),
     *(
         "pathlib",
-        "random",
         "secrets",
         "select",
         "shutil",
