@@ -1,0 +1,34 @@
+"""A store by its URL."""
+
+from proxy.stores.contract import Store
+from proxy.stores.memory import MemoryStore
+from proxy.stores.sqlite import SQLiteStore
+from proxy.stores.steady import Settled, SteadyStore
+from proxy.stores.urls import Address, Backend, parse
+
+
+def open_store(url: str, *, settled: Settled | None = None) -> SteadyStore:
+    """The store that `url` names, ready for its `open`; `settled` hears of values written back late.
+
+    memory://                      this process alone, nothing kept
+    sqlite:///file                 a file, relative to the working directory; sqlite:////path for an absolute one
+    redis://host:port/0            Redis or Valkey; rediss:// with TLS
+    redis+cluster://host:port      a Cluster, by any of its nodes; rediss+cluster:// with TLS
+
+    Raises ConfigError for anything else, naming the URL (credentials masked) and what would do.
+    """
+    address = parse(url)
+    return SteadyStore(_backend(address), name=address.name, settled=settled)
+
+
+def _backend(address: Address) -> Store:
+    match address.backend:
+        case Backend.MEMORY:
+            return MemoryStore()
+        case Backend.SQLITE:
+            return SQLiteStore(address.target)
+        case Backend.REDIS | Backend.CLUSTER:
+            # Imported late: the client takes 0.2 s to load, and most installations never use it
+            from proxy.stores.redis import RedisStore
+
+            return RedisStore(address.target, name=address.name, cluster=address.backend is Backend.CLUSTER)
