@@ -22,9 +22,10 @@ def evict_lowest(
     larger, first), then the slots after it, oldest first whatever they score. Pinned and protected slots stay.
 
     Where turns must alternate, a turn goes only with a neighbouring turn of the other role: a question with the
-    answer that follows, an answer with the question before it, or else the neighbour on the other side. A turn that
-    has no such neighbour stays until it gets one. Where a user's must be first, what would stand before the next
-    user message goes with the one that was first; if any of it may not go, that first one stays too.
+    answer that follows, an answer with the question before it. Only when no such exchange is left before the last
+    user message, a turn goes with its neighbour on the other side, which pairs a question with another's answer. A
+    turn without either stays until it gets a neighbour that may go. Where a user's must be first, what would stand
+    before the next user message goes with the one that was first; if any of it may not go, that one stays too.
 
     `score` and `reason` are asked once for each evictable slot, or are looked up by slot id. Raises PolicyError for
     a score that is not a number.
@@ -55,15 +56,17 @@ def evict_lowest(
     for i in line.opening():
         go(i, _FIRST)
     while heap and used > target:
-        i = heapq.heappop(heap)[1]
+        key, i = heapq.heappop(heap)
         if not line.standing[i]:
             continue
-        step = line.step(i)
-        if step is None:
+        tier = key[0]
+        if step := line.step(i, across=tier >= _ACROSS):
+            for j, why in step:
+                go(j, why)
+        elif tier < _ACROSS:
+            heapq.heappush(heap, ((_ACROSS, *key[1:]), i))
+        else:
             waiting.add(i)
-            continue
-        for j, why in step:
-            go(j, why)
     return tuple(evictions)
 
 
@@ -71,6 +74,7 @@ _PAIR = "taken along so that turns alternate"
 _FIRST = "taken along so that a user's message is first"
 
 _Key = tuple[int, float, int, int]
+_ORPHANS, _RANKED, _ACROSS, _LATEST = range(4)
 
 
 def _looked_up(scores: Mapping[str, float]) -> Callable[[Slot], float]:
@@ -90,10 +94,10 @@ def _order(window: Window, scores: Mapping[int, float]) -> dict[int, _Key]:
     def key(i: int) -> _Key:
         slot = window.slots[i]
         if slot.orphan:
-            return (0, 0.0, slot.turn, -slot.tokens)
+            return (_ORPHANS, 0.0, slot.turn, -slot.tokens)
         if i >= last:
-            return (2, 0.0, slot.turn, -slot.tokens)
-        return (1, scores[i], slot.turn, -slot.tokens)
+            return (_LATEST, 0.0, slot.turn, -slot.tokens)
+        return (_RANKED, scores[i], slot.turn, -slot.tokens)
 
     return {i: key(i) for i in scores}
 
@@ -120,11 +124,14 @@ class _Line:
         self.user_first = lead is not None
         return lead or ()
 
-    def step(self, i: int) -> tuple[tuple[int, str | None], ...] | None:
-        """The slot at `i` and what has to go with it, each with the reason; None where it has to stay for now."""
+    def step(self, i: int, across: bool) -> tuple[tuple[int, str | None], ...] | None:
+        """The slot at `i` and what has to go with it, each with the reason; None where it has to stay for now.
+
+        A turn goes with its own exchange or, `across`, with the neighbour on the other side.
+        """
         if not self.free[i]:
             return None
-        for pair in self._pairs(i):
+        for pair in self._pairs(i, across):
             lead = self._lead(pair) if self.user_first and self.head in pair else ()
             if lead is not None:
                 return ((i, None), *((j, _PAIR) for j in pair[1:]), *((j, _FIRST) for j in lead))
@@ -143,13 +150,13 @@ class _Line:
             self.before[after] = before
         return tuple(j for j in (before, after) if j is not None)
 
-    def _pairs(self, i: int) -> Iterator[tuple[int, ...]]:
+    def _pairs(self, i: int, across: bool) -> Iterator[tuple[int, ...]]:
         if i not in self.before:
             yield (i,)
             return
         role = self.slots[i].role
         nearest = (self.after[i], self.before[i]) if role == "user" else (self.before[i], self.after[i])
-        for j in nearest:
+        for j in nearest if across else nearest[:1]:
             if j is not None and self.free[j] and self.slots[j].role != role:
                 yield (i, j)
 

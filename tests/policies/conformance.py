@@ -39,7 +39,7 @@ def _touches_nothing_else(plan: Plan, window: Window, after: Window) -> None:
         if slot.id not in touched:
             assert left[slot.id] == slot
         assert slot.evictable or slot.id not in touched
-    assert all(action.reason for action in plan.actions)
+    assert all(action.reason for action in plan.actions), "an action without a reason"
     texts = {slot.text for slot in window.slots if len(slot.text) > 3}
     assert not any(text in action.reason for action in plan.actions for text in texts), "a reason quotes a message"
 

@@ -1,17 +1,20 @@
 """Every registered policy, with several sets of options, keeps what all policies promise."""
 
 import time
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import pytest
-from conformance import conforms
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sample_windows import TEXTS, contexts, slot, window, windows
 
 from policies import registry
+from policies.errors import PlanError
 from policies.greedy import evict_lowest
-from policies.plan import apply
-from policies.types import Context, Policy, Window
+from policies.plan import Action, Evict, Plan, apply
+from policies.types import Context, Need, Policy, Window
+from tests.policies.conformance import conforms
+from tests.policies.sample_windows import TEXTS, contexts, slot, talk, window, windows
 
 OPTIONS: dict[str, list[dict[str, object]]] = {
     "priority": [{"age": "minutes", "decay": 0.5}, {"reference_bonus": 0, "long_tokens": 20}],
@@ -43,13 +46,13 @@ def test_every_set_of_options_belongs_to_a_policy() -> None:
     assert OPTIONS.keys() <= set(registry.names())
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(window=windows(), share=st.floats(0, 1.1), context=contexts())
 def test_promises_hold(policy: Policy, window: Window, share: float, context: Context) -> None:
     conforms(policy, window, int(window.used * share), context)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(window=windows(rules=False), context=contexts())
 def test_without_rules_all_that_is_evictable_goes_before_giving_up(
     policy: Policy, window: Window, context: Context
@@ -83,3 +86,47 @@ def test_a_ranking_evicts_no_more_than_needed_and_a_lower_target_only_adds(windo
     tokens = {slot.id: slot.tokens for slot in window.slots}
     if less:
         assert window.used - sum(tokens[action.slot] for action in less[:-1]) > high
+
+
+@dataclass(frozen=True)
+class Faulty:
+    """Plans as told, and differently the second time if told twice."""
+
+    plans: tuple[tuple[Action, ...], ...]
+    calls: list[int] = field(default_factory=list)
+    name: ClassVar[str] = "faulty"
+    needs: ClassVar[frozenset[Need]] = frozenset()
+
+    def plan(self, window: Window, target: int, context: Context) -> Plan:
+        self.calls.append(target)
+        return Plan(self.name, self.plans[min(len(self.calls), len(self.plans)) - 1])
+
+
+def leaving(*ids: str) -> tuple[Action, ...]:
+    return tuple(Evict(id_, 0.0, "why") for id_ in ids)
+
+
+FAULTS: list[tuple[str, tuple[tuple[Action, ...], ...], int, str]] = [
+    ("touches-what-fits", (leaving("U1"),), 60, "a window that fits was touched"),
+    ("not-deterministic", (leaving("U1", "A2"), leaving("U3", "A4")), 40, "the same window gave another plan"),
+    ("gives-up", ((),), 40, "could have gone too"),
+    ("stops-early", (leaving("U1", "A2"),), 30, "could have gone too"),
+    ("goes-on", (leaving("U1", "A2"), leaving("U1", "A2"), leaving("U3", "A4")), 40, "planning again changed"),
+    ("quotes", ((Evict("U1", 0.0, "the secret plan"), Evict("A2", 0.0, "why")),), 40, "quotes a message"),
+    ("no-reason", ((Evict("U1", 0.0, ""), Evict("A2", 0.0, "why")),), 40, "without a reason"),
+]
+
+
+@pytest.mark.parametrize(("_id", "plans", "target", "problem"), FAULTS, ids=[case[0] for case in FAULTS])
+def test_a_policy_that_breaks_a_promise_is_found_out(
+    _id: str, plans: tuple[tuple[Action, ...], ...], target: int, problem: str
+) -> None:
+    before = talk("S U A U A U*", alternate=True, user_first=True)
+    before = replace(before, slots=tuple(replace(one, text="the secret plan") for one in before.slots))
+    with pytest.raises(AssertionError, match=problem):
+        conforms(Faulty(plans), before, target, Context())
+
+
+def test_a_policy_whose_plan_is_refused_is_found_out() -> None:
+    with pytest.raises(PlanError, match="which is pinned"):
+        conforms(Faulty((leaving("S0"),)), talk("S U A U*"), 30, Context())
