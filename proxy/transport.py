@@ -108,12 +108,15 @@ class Transport(AiohttpTransport):
         if self._open is None:
             self._open = self.client = self._session()
         url = _url(request)
+        headers = CIMultiDict((_text(name), _text(value)) for name, value in request.headers.raw)
         proxy, proxy_headers = self._proxy(url)
+        if proxy_headers and url.scheme == "http":
+            headers.extend(proxy_headers)  # aiohttp sends them with CONNECT only
         with _httpx_errors():
             response = await self._open.request(
                 request.method,
                 url,
-                headers=CIMultiDict((_text(name), _text(value)) for name, value in request.headers.raw),
+                headers=headers,
                 data=_data(request.stream),
                 allow_redirects=False,
                 proxy=proxy,

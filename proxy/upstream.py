@@ -1,6 +1,6 @@
 """An upstream: where requests are forwarded to, with whose key, and what comes back."""
 
-import asyncio
+import socket
 import ssl
 from collections.abc import AsyncIterable, AsyncIterator
 
@@ -94,6 +94,11 @@ class Upstream:
             keepalive_s=keepalive_s,
         )
 
+    @property
+    def host(self) -> str:
+        """The host that requests go to."""
+        return self._origin.host
+
     async def send(
         self,
         method: str,
@@ -102,12 +107,13 @@ class Upstream:
         body: bytes | AsyncIterable[bytes] = b"",
         *,
         changed: bool = False,
+        behind_base: bool = True,
     ) -> Reply:
         """Forward a request and return the reply once its header fields are there.
 
         `target` is the client's raw path and query, `headers` are the client's; `changed` says that `body` is not
         the client's own bytes any more. A body in pieces is sent as they come, in the framing that the client
-        declared. Raises UpstreamError.
+        declared. Without `behind_base` the target is one of the host's own. Raises UpstreamError.
         """
         stream: httpx.ByteStream | _Pieces
         if isinstance(body, bytes):
@@ -122,7 +128,7 @@ class Upstream:
             self._origin,
             headers=forwarded,
             stream=stream,
-            extensions={"target": targets.join(self._base, target)},
+            extensions={"target": targets.join(self._base, target) if behind_base else target},
         )
         try:
             response = await self._transport.handle_async_request(request)
@@ -197,16 +203,16 @@ def _failure(name: str, error: httpx.TransportError) -> UpstreamError:
 
 
 def _cause(error: BaseException) -> str:
-    """The kind of a failed connection attempt."""
+    """The kind of a failed connection attempt, by the error at its root."""
     while error.__cause__ is not None:
         error = error.__cause__
-        match error:
-            case ssl.SSLCertVerificationError():
-                return f"TLS certificate not accepted: {error.verify_message}"
-            case ssl.SSLError():
-                return "TLS handshake failed"
-            case ConnectionRefusedError():
-                return "connection refused"
-            case asyncio.TimeoutError():
-                return "no connection in time"
-    return "name not resolved" if "DNS" in str(error) else "connection failed"
+    match error:
+        case ssl.SSLCertVerificationError(verify_message=str(reason)):
+            return f"TLS certificate not accepted: {reason}"
+        case ssl.SSLError():
+            return "TLS handshake failed"
+        case socket.gaierror():
+            return "name not resolved"
+        case ConnectionRefusedError():
+            return "connection refused"
+    return "connection failed"
