@@ -40,9 +40,9 @@ def serve(
     workers: Annotated[int | None, typer.Option(min=1, help="Worker processes instead of server.workers.")] = None,
 ) -> None:
     """Run the proxy."""
-    from proxy import serving  # what it needs takes time to import, and the other commands do without
+    from proxy.serving import run  # what it needs takes time to import, and the other commands do without
 
-    serving.run(config, host=host, port=port, workers=workers)
+    run(config, host=host, port=port, workers=workers)
 
 
 @app.command()

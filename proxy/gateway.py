@@ -27,6 +27,8 @@ from proxy.windows import Windows
 MODEL_BYTES = 1024 * 1024  # a JSON body that is not chat is read for its model up to this size
 PEEK_INLINE_BYTES = 1024 * 1024  # a larger body is looked into on a thread
 
+ASK_BYTES = 4096  # a smaller body fits any window that is worth asking for
+
 _DEPLOYMENT = re.compile(r"/deployments/([^/]+)/")
 
 
@@ -113,10 +115,11 @@ class Gateway:
         coding = headers.text(fields, b"content-encoding")
         decoded = await bodies.decode_aside(raw, coding, self._max_body_bytes)
         body = decoded.body if isinstance(decoded, bodies.Decoded) else None
-        model, peek = await _peek(body)
+        seen = await _look(body)
+        model = seen.model
         if model is None and (named := _DEPLOYMENT.search(scope["path"])):
             model = named[1]
-        found = self._find(scope, model, readable=peek is not None)
+        found = self._find(scope, model, readable=seen.peek is not None)
         asked = _asked(fields, found.route)
         upstream = self._upstreams[found.route.upstream]
         try:
@@ -124,15 +127,14 @@ class Gateway:
                 incoming = Incoming(
                     route=found.route,
                     body=raw if body is None else body,
-                    peek=peek,
+                    peek=seen.peek,
                     model=model,
                     pins=asked.pins,
                     policy=asked.policy,
                     budget=asked.budget,
                 )
                 outcome = await self._decide(incoming, asked, upstream, fields)
-                if body is None:
-                    outcome.reason = "unknown_encoding"
+                outcome.reason = outcome.reason or seen.reason
         except ClientError as error:
             self._record_refusal(found.route, model, error)
             raise
@@ -157,7 +159,8 @@ class Gateway:
             outcome = self._pipeline.untouched(incoming)
             outcome.action = Action.BYPASS if asked.bypass else Action.PASS
             return outcome
-        await self._windows.learn(incoming.route, incoming.model, upstream, fields)
+        if len(incoming.body) >= ASK_BYTES:
+            await self._windows.learn(incoming.route, incoming.model, upstream, fields)
         return await self._pipeline.run(incoming)
 
     async def _forward(
@@ -222,21 +225,29 @@ class Gateway:
         )
 
 
-async def _peek(body: bytes | None) -> tuple[str | None, wire.Peek | None]:
-    """The model and the settings of a chat body; no settings where it is none, or there is none."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Look:
+    """What a body says of itself; without a `peek` it is passed on as it came, for `reason`."""
+
+    model: str | None = None
+    peek: wire.Peek | None = None
+    reason: str | None = None
+
+
+async def _look(body: bytes | None) -> _Look:
     if body is None:
-        return None, None
+        return _Look(reason="unknown_encoding")
     if len(body) > PEEK_INLINE_BYTES:
-        return await asyncio.to_thread(_peek_now, body)
-    return _peek_now(body)
+        return await asyncio.to_thread(_look_now, body)
+    return _look_now(body)
 
 
-def _peek_now(body: bytes) -> tuple[str | None, wire.Peek | None]:
+def _look_now(body: bytes) -> _Look:
     try:
         peek = wire.peek(body)
-    except wire.NotChat:
-        return wire.peek_model(body), None
-    return peek.model, peek
+    except wire.NotChat as error:
+        return _Look(model=wire.peek_model(body), reason=error.reason.value)
+    return _Look(model=peek.model, peek=peek)
 
 
 def _target(scope: Scope, found: Found) -> bytes:

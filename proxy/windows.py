@@ -85,7 +85,7 @@ class Windows:
             async with asyncio.timeout(10 * self._patience_s):
                 found = of_model(await _get(upstream, b"/v1/models", asking), key[1])
                 if found is None:
-                    found = of_props(await _get(upstream, b"/props", asking))
+                    found = of_props(await _get(upstream, b"/props", asking, behind_base=False))
         except (UpstreamError, TimeoutError):
             pass
         self._words[key] = _Word(found, self._clock() + (SILENT_S if found is None else FRESH_S))
@@ -102,9 +102,9 @@ class Windows:
         await asyncio.gather(*self._asking.values(), return_exceptions=True)
 
 
-async def _get(upstream: Upstream, target: bytes, headers: Headers) -> Any:
+async def _get(upstream: Upstream, target: bytes, headers: Headers, *, behind_base: bool = True) -> Any:
     """A JSON value, None for anything else."""
-    reply: Reply = await upstream.send("GET", target, headers)
+    reply: Reply = await upstream.send("GET", target, headers, behind_base=behind_base)
     try:
         if reply.status != 200:
             return None

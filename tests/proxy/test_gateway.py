@@ -1,0 +1,435 @@
+"""Chat requests through the whole application, over real sockets."""
+
+import asyncio
+import gzip
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import openai
+import pytest
+
+from proxy import config as configs
+from proxy.app import create_app
+from tests.fakes.upstream import Exchange, FakeUpstream
+from tests.proxy.conversations import agent, body, dialogue, user
+from tests.validator import violations, worsened
+
+Start = Callable[..., Awaitable[httpx2.AsyncClient]]
+
+
+@dataclass(frozen=True)
+class Records:
+    """The audit file of a test."""
+
+    path: Path
+
+    async def get(self, count: int = 1) -> list[dict[str, Any]]:
+        async with asyncio.timeout(2):
+            while len(lines := self.path.read_text().splitlines()) < count:  # noqa: ASYNC110 - a file has no event
+                await asyncio.sleep(0.01)
+        return [json.loads(line) for line in lines]
+
+
+@pytest.fixture
+def records(tmp_path: Path) -> Records:
+    return Records(tmp_path / "audit.jsonl")
+
+
+@pytest.fixture
+async def start(upstream: FakeUpstream, serve: Any, records: Records) -> AsyncIterator[Start]:
+    """Starts the proxy in front of the fake upstream: `client = await start("defaults: {window: 1000}")`."""
+    clients: list[httpx2.AsyncClient] = []
+
+    async def starting(settings: str = "") -> httpx2.AsyncClient:
+        config = configs.loads(
+            f"upstreams: {{fake: {{base_url: '{upstream.url}/v1'}}}}\naudit: {{path: '{records.path}'}}\n{settings}"
+        )
+        client = httpx2.AsyncClient(base_url=await serve(create_app(config, {})), trust_env=False)
+        clients.append(client)
+        return client
+
+    yield starting
+    for client in clients:
+        await client.aclose()
+
+
+SMALL = "defaults: {window: 1000, reserve_output: 0, policy: fifo, breathing_turns: 0}"
+
+
+async def post(client: httpx2.AsyncClient, content: bytes, **headers: str) -> httpx2.Response:
+    return await client.post(
+        "/v1/chat/completions", content=content, headers={"content-type": "application/json", **headers}
+    )
+
+
+async def test_a_request_that_fits_leaves_byte_for_byte(start: Start, upstream: FakeUpstream, records: Records) -> None:
+    client = await start(SMALL)
+    content = b'{ "model":"gpt-4o", "x": 1.0,\n "messages":[{"content":"hi \\u00e9 \\/","role":"user"}] }'
+
+    response = await post(client, content)
+
+    assert response.status_code == 200
+    assert response.json()["choices"][0]["message"]["content"] == "Hello!"
+    assert bytes(upstream.last.body) == content
+    assert response.headers["x-trimtab-action"] == "pass"
+    assert "x-trimtab-tokens-before" not in response.headers, "it surely fits, so it was not counted"
+    (record,) = await records.get()
+    assert record["action"] == "pass"
+    assert record["audit_id"] == response.headers["x-trimtab-audit-id"]
+    assert record["stream_end"] == "done"
+    assert record["usage"] == {"prompt_tokens": 9, "completion_tokens": 3, "cached_tokens": None}
+
+
+async def test_a_request_over_its_budget_is_trimmed_and_says_so(
+    start: Start, upstream: FakeUpstream, records: Records
+) -> None:
+    client = await start(SMALL)
+    messages = dialogue(20)
+
+    response = await post(client, body(messages, seed=7))
+
+    sent = upstream.last.json
+    assert worsened(messages, sent["messages"]) == []
+    assert sent["seed"] == 7
+    assert response.headers["x-trimtab-action"] == "trimmed"
+    assert response.headers["x-trimtab-policy"] == "fifo"
+    assert int(response.headers["x-trimtab-tokens-before"]) > 1000
+    assert int(response.headers["x-trimtab-tokens-after"]) <= 600
+    assert int(response.headers["x-trimtab-evicted"]) == len(messages) - len(sent["messages"])
+    (record,) = await records.get()
+    assert record["trigger"] == "emergency"
+    assert (record["window"], record["reserve"], record["budget"], record["target"]) == (1000, 0, 1000, 600)
+    assert [slot["action"] for slot in record["slots"]] == ["evict"] * record["slots_evicted"]
+    assert all(slot["reason"] and slot["messages"] == [slot["index"]] for slot in record["slots"])
+
+
+async def test_a_compressed_request_that_fits_stays_compressed(start: Start, upstream: FakeUpstream) -> None:
+    client = await start(SMALL)
+    content = gzip.compress(body([user("hello")]))
+
+    await post(client, content, **{"content-encoding": "gzip"})
+
+    assert bytes(upstream.last.body) == content
+    assert upstream.last.header("content-encoding") == b"gzip"
+
+
+async def test_a_compressed_request_that_is_trimmed_leaves_plain(start: Start, upstream: FakeUpstream) -> None:
+    client = await start(SMALL)
+
+    await post(client, gzip.compress(body(dialogue(20))), **{"content-encoding": "gzip"})
+
+    assert upstream.last.header("content-encoding") is None
+    assert violations(upstream.last.json["messages"]) == []
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        pytest.param(b"not json", "not_json", id="not JSON"),
+        pytest.param(b"", "not_json", id="empty"),
+        pytest.param(b'{"model":"gpt-4o","messages":' + b"[" * 5000 + b"]" * 5000 + b"}", "too_deep", id="nested"),
+        pytest.param(b'{"model":"gpt-4o","prompt":"x"}', "no_messages", id="no messages"),
+        pytest.param(
+            b'{"model":"gpt-4o","messages":[{"role":"user","content":"x"}],"messages":[]}', "ambiguous_json", id="twice"
+        ),
+        pytest.param(b"\xff\xfe" + b"x" * 2000, "not_json", id="binary"),
+    ],
+)
+async def test_what_cannot_be_read_goes_through_as_it_came(
+    start: Start, upstream: FakeUpstream, records: Records, content: bytes, reason: str
+) -> None:
+    client = await start("defaults: {window: 5, reserve_output: 0}")
+
+    response = await post(client, content)
+
+    assert response.status_code == 200
+    assert bytes(upstream.last.body) == content
+    assert response.headers["x-trimtab-action"] == "pass"
+    (record,) = await records.get()
+    assert record["reason"] == reason
+
+
+async def test_a_body_over_the_cap_is_refused(start: Start, upstream: FakeUpstream) -> None:
+    client = await start("server: {max_body_bytes: 1000}")
+
+    plain = await post(client, body([user("x" * 2000)]))
+    bomb = await post(client, gzip.compress(b"0" * 100_000), **{"content-encoding": "gzip"})
+
+    for response in (plain, bomb):
+        assert response.status_code == 413
+        assert response.json()["error"]["code"] == "body_too_large"
+    assert upstream.exchanges == []
+
+
+async def test_bypass_leaves_a_request_alone(start: Start, upstream: FakeUpstream) -> None:
+    client = await start(SMALL)
+    content = body(dialogue(20))
+
+    response = await post(client, content, **{"x-trimtab-bypass": "1"})
+
+    assert bytes(upstream.last.body) == content
+    assert response.headers["x-trimtab-action"] == "bypass"
+    assert not any(name.startswith(b"x-trimtab") for name, _ in upstream.last.headers)
+
+
+async def test_shadow_decides_and_audits_but_sends_the_original(
+    start: Start, upstream: FakeUpstream, records: Records
+) -> None:
+    client = await start(SMALL.replace("policy:", "mode: shadow, policy:"))
+    content = body(dialogue(20))
+
+    response = await post(client, content)
+
+    assert bytes(upstream.last.body) == content
+    assert response.headers["x-trimtab-action"] == "shadow"
+    (record,) = await records.get()
+    assert record["slots_evicted"] > 0
+    assert record["tokens_after"] <= 600
+
+
+async def test_off_counts_nothing(start: Start, upstream: FakeUpstream) -> None:
+    client = await start(SMALL.replace("policy:", "mode: off, policy:").replace("mode: off", "mode: 'off'"))
+    content = body(dialogue(20))
+
+    response = await post(client, content)
+
+    assert bytes(upstream.last.body) == content
+    assert response.headers["x-trimtab-action"] == "pass"
+
+
+async def test_a_pinned_message_stays(start: Start, upstream: FakeUpstream) -> None:
+    client = await start(SMALL)
+    messages = dialogue(20)
+
+    await post(client, body(messages), **{"x-trimtab-pin": "4,-6"})
+
+    assert messages[4] in upstream.last.json["messages"]
+    assert messages[-6] in upstream.last.json["messages"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "code"),
+    [("x-trimtab-pin", "100", "invalid_pin"), ("x-trimtab-pin", "one", "invalid_header")],
+)
+async def test_a_header_that_cannot_be_followed_is_refused(
+    start: Start, upstream: FakeUpstream, name: str, value: str, code: str
+) -> None:
+    client = await start(SMALL)
+
+    response = await post(client, body(dialogue(20)), **{name: value})
+
+    assert response.status_code == 400
+    assert response.json()["error"]["code"] == code
+    assert value in response.json()["error"]["message"]
+    assert upstream.exchanges == []
+
+
+async def test_overrides_are_followed_where_the_route_allows_them(start: Start, upstream: FakeUpstream) -> None:
+    headers = {"x-trimtab-policy": "priority", "x-trimtab-budget": "500"}
+    content = body(dialogue(20))
+
+    ignored = await post(await start(SMALL), content, **headers)
+    allowed = await post(await start(SMALL.replace("policy:", "allow_overrides: true, policy:")), content, **headers)
+
+    assert ignored.headers["x-trimtab-policy"] == "fifo"
+    assert allowed.headers["x-trimtab-policy"] == "priority"
+    assert int(allowed.headers["x-trimtab-tokens-after"]) <= 300
+
+
+async def test_reject_says_what_is_pinned(start: Start, upstream: FakeUpstream, records: Records) -> None:
+    client = await start(SMALL.replace("policy:", "on_overflow: reject, policy:"))
+
+    response = await post(client, body([user("word " * 3000)]))
+
+    assert response.status_code == 400
+    error = response.json()["error"]
+    assert error["code"] == "context_length_exceeded"
+    assert "pinned user" in error["message"]
+    assert upstream.exchanges == []
+    (record,) = await records.get()
+    assert record["level"] == "error"
+
+
+async def test_a_tool_loop_is_cut_in_whole_groups(start: Start, upstream: FakeUpstream) -> None:
+    client = await start(SMALL)
+    messages = agent(20)
+
+    await post(client, body(messages))
+
+    sent = upstream.last.json["messages"]
+    assert worsened(messages, sent) == []
+    assert len(sent) < len(messages)
+    assert sent[1] == messages[1], "the task"
+
+
+async def test_a_route_is_chosen_by_path_and_model_and_its_prefix_is_stripped(
+    start: Start, upstream: FakeUpstream
+) -> None:
+    client = await start(
+        "routes:\n- {name: support, match: {path: /support, model: 'gpt-4o*'}}\n- {name: rest, match: {path: /rest}}"
+    )
+
+    found = await client.post("/support/v1/chat/completions?x=%2F", content=body([user("a")]))
+    missing = await client.post("/support/v1/chat/completions", content=body([user("a")], model="other"))
+    models = await client.get("/rest/v1/models")
+
+    assert (found.status_code, models.status_code) == (200, 200)
+    assert [exchange.target for exchange in upstream.exchanges] == [b"/v1/chat/completions?x=%2F", b"/v1/models"]
+    assert missing.status_code == 404
+    assert missing.json()["error"]["code"] == "no_route"
+    assert "support, rest" in missing.json()["error"]["message"]
+
+
+async def test_an_unreachable_upstream_is_a_502_with_the_decision_in_its_headers(
+    start: Start, upstream: FakeUpstream, records: Records
+) -> None:
+    async def reset(exchange: Exchange) -> None:
+        exchange.reset()
+
+    upstream.handler = reset
+    client = await start(SMALL)
+
+    response = await post(client, body(dialogue(20)))
+
+    assert response.status_code == 502
+    assert response.json()["error"]["type"] == "server_error"
+    assert response.headers["x-trimtab-action"] == "trimmed"
+    (record,) = await records.get()
+    assert record["stream_end"] == "upstream_error"
+
+
+async def test_an_upstream_error_is_relayed_verbatim(start: Start, upstream: FakeUpstream) -> None:
+    error = b'{"error": {"message":"slow down","type":"requests","param":null,"code":"rate_limit_exceeded"}}'
+
+    async def limited(exchange: Exchange) -> None:
+        await exchange.answer(error, 429, ("Retry-After", "7"), ("x-ratelimit-remaining-requests", "0"))
+
+    upstream.handler = limited
+    response = await post(await start(SMALL), body([user("a")]))
+
+    assert response.status_code == 429
+    assert response.content == error
+    assert response.headers["retry-after"] == "7"
+    assert response.headers["x-ratelimit-remaining-requests"] == "0"
+
+
+async def test_an_unknown_model_is_not_trimmed_until_its_window_is_known(
+    start: Start, upstream: FakeUpstream, records: Records
+) -> None:
+    async def knowing(exchange: Exchange) -> None:
+        if exchange.target == b"/v1/models":
+            await exchange.answer(b'{"data": [{"id": "house-model", "max_model_len": 1000}]}')
+        else:
+            await exchange.answer(b'{"choices": []}', 200, ("Content-Type", "application/json"))
+
+    content = body(dialogue(40), model="house-model")
+    client = await start("defaults: {reserve_output: 0, policy: fifo}")
+
+    unknown = await post(client, body(dialogue(40), model="nobody-knows"))
+    upstream.handler = knowing
+    known = await post(client, content)
+
+    assert unknown.headers["x-trimtab-action"] == "pass"
+    assert known.headers["x-trimtab-action"] == "trimmed"
+    first, second = await records.get(2)
+    assert (first["reason"], first["window"]) == ("window_unknown", "unknown")
+    assert second["window"] == 1000
+
+
+async def stream(exchange: Exchange) -> None:
+    """Streams two words if asked to, else answers at once."""
+    if not exchange.json.get("stream"):
+        await exchange.answer(json.dumps(reply("Hello you")).encode(), 200, ("Content-Type", "application/json"))
+        return
+    chunk = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "gpt-4o"}
+    deltas = [{"role": "assistant", "content": "Hello"}, {"content": " you"}]
+    chunks = [{**chunk, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]} for delta in deltas]
+    chunks.append({**chunk, "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
+    await exchange.sse(*(json.dumps(c) for c in chunks))
+
+
+def reply(content: str, **message: Any) -> dict[str, Any]:
+    said = {"role": "assistant", "content": content, **message}
+    return {
+        "id": "c",
+        "object": "chat.completion",
+        "created": 1,
+        "model": "gpt-4o",
+        "choices": [{"index": 0, "message": said, "finish_reason": "stop"}],
+    }
+
+
+async def test_the_official_async_client_works_with_nothing_but_a_base_url(
+    start: Start, upstream: FakeUpstream
+) -> None:
+    upstream.handler = stream
+    http = await start(SMALL)
+    async with openai.AsyncOpenAI(base_url=f"{http.base_url}/v1", api_key="test", max_retries=0) as client:
+        messages: Any = dialogue(20)
+        whole = await client.chat.completions.create(model="gpt-4o", messages=messages)
+        parts = [
+            chunk.choices[0].delta.content
+            async for chunk in await client.chat.completions.create(model="gpt-4o", messages=messages, stream=True)
+        ]
+
+    assert whole.choices[0].message.content == "Hello you"
+    assert "".join(part or "" for part in parts) == "Hello you"
+    assert upstream.last.header("authorization") == b"Bearer test"
+    assert len(upstream.last.json["messages"]) < len(messages)
+
+
+async def test_the_official_client_runs_a_tool_loop_through_cuts(start: Start, upstream: FakeUpstream) -> None:
+    steps = 12
+
+    async def calling(exchange: Exchange) -> None:
+        made = sum(1 for message in exchange.json["messages"] if message["role"] == "tool")
+        seen = len(upstream.exchanges)
+        assert violations(exchange.json["messages"]) == []
+        if seen > steps:
+            answer = reply("done after trimming")
+        else:
+            function = {"name": "look_up", "arguments": f'{{"step": {seen}}}'}
+            answer = reply("", tool_calls=[{"id": "call_0", "type": "function", "function": function}])
+        await exchange.answer(json.dumps(answer).encode(), 200, ("Content-Type", "application/json"))
+        kept.append(made)
+
+    kept: list[int] = []
+    upstream.handler = calling
+    http = await start(SMALL)
+    tool: Any = {
+        "type": "function",
+        "function": {"name": "look_up", "parameters": {"type": "object", "properties": {}}},
+    }
+
+    def run() -> str:
+        with openai.OpenAI(base_url=f"{http.base_url}/v1", api_key="test", max_retries=0) as client:
+            messages: list[Any] = [user("Find the berth.")]
+            while True:
+                made = client.chat.completions.create(model="gpt-4o", messages=messages, tools=[tool])
+                message = made.choices[0].message
+                if not message.tool_calls:
+                    return message.content or ""
+                messages.append(message)
+                messages += [
+                    {"role": "tool", "tool_call_id": call.id, "content": "berth " * 120} for call in message.tool_calls
+                ]
+
+    assert await asyncio.to_thread(run) == "done after trimming"
+    assert max(kept) < steps, "the oldest results were dropped on the way"
+
+
+async def test_the_official_sync_client_streams(start: Start, upstream: FakeUpstream) -> None:
+    upstream.handler = stream
+    http = await start(SMALL)
+
+    def run() -> str:
+        messages: Any = [user("hi")]
+        with openai.OpenAI(base_url=f"{http.base_url}/v1", api_key="test", max_retries=0) as client:
+            made = client.chat.completions.create(model="gpt-4o", messages=messages, stream=True)
+            return "".join(chunk.choices[0].delta.content or "" for chunk in made)
+
+    assert await asyncio.to_thread(run) == "Hello you"
