@@ -10,6 +10,7 @@ import hashlib
 import os
 import tempfile
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -85,12 +86,16 @@ def _cached(ranks: Ranks) -> Path:
     )
 
 
-def _folders() -> list[Path]:
+def _folders() -> Iterator[Path]:
     """Where to keep the ranks, best place first: as the environment says, the user's cache, the temp folder."""
-    chosen = os.environ.get("TIKTOKEN_CACHE_DIR")
-    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    shared = Path(tempfile.gettempdir(), f"trimtab-tiktoken-{os.getuid() if hasattr(os, 'getuid') else 'user'}")
-    return [*([Path(chosen)] if chosen else []), Path(home, "trimtab", "tiktoken"), shared]
+    if chosen := os.environ.get("TIKTOKEN_CACHE_DIR"):
+        yield Path(chosen)
+    yield Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "trimtab", "tiktoken")
+    try:
+        temporary = tempfile.gettempdir()
+    except OSError:  # none can be written
+        return
+    yield Path(temporary, f"trimtab-tiktoken-{os.getuid() if hasattr(os, 'getuid') else 'user'}")
 
 
 def place(ranks: Ranks, folder: Path) -> Path:

@@ -15,6 +15,7 @@ from hatchling.builders.wheel import WheelBuilder
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from proxy import tokenizers
 from proxy.schema import Server
 
 ROOT = Path(__file__).parents[1]
@@ -161,3 +162,14 @@ def test_the_image_installs_hashed_releases_alone() -> None:
 
     assert installs
     assert [part for part in installs if "--require-hashes" not in part and "--no-deps" not in part] == []
+
+
+def test_the_image_needs_no_folder_that_can_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none() -> str:
+        raise FileNotFoundError("No usable temporary directory found")
+
+    tokenizers.place(tokenizers.RANKS["cl100k_base"], tmp_path)
+    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.gettempdir", none)
+
+    assert tokenizers.load.__wrapped__("cl100k_base").encode_ordinary("a b")
