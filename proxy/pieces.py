@@ -13,7 +13,7 @@ import tiktoken
 
 PIECE = 4096
 SEARCH = 1024
-_BREAK = re.compile(r"(?<=\S) |(?<=[^\W_])[\n.,;:!?()\[\]{}<>\"=/\\|+*#_。，、；：！？（）「」《》-]")
+BREAK = re.compile(r"(?<=\S) |(?<=[^\W_])[\n.,;:!?()\[\]{}<>\"=/\\|+*#_。，、；：！？（）「」《》-]")
 
 
 def count(encoding: tiktoken.Encoding, text: str) -> int:
@@ -22,7 +22,7 @@ def count(encoding: tiktoken.Encoding, text: str) -> int:
         return len(encoding.encode_ordinary(text))
     total = at = 0
     while len(text) - at > PIECE:
-        found = _BREAK.search(text, at + PIECE - SEARCH, at + PIECE)
+        found = BREAK.search(text, at + PIECE - SEARCH, at + PIECE)
         end = found.start() if found else at + PIECE
         total += len(encoding.encode_ordinary(text[at:end]))
         at = end

@@ -20,6 +20,9 @@ class Classes(NamedTuple):
     other: int
 
 
+NOTHING = Classes(0, 0, 0, 0)
+
+
 @dataclass(frozen=True, slots=True)
 class Ratios:
     """A model's tokens for each token of the encoding that it is estimated with, by class."""
@@ -78,7 +81,7 @@ _TOKENS_PER_CHARACTER = (0.22, 0.45, 0.75, 0.45)
 def classify(text: str, tokens: int) -> Classes:
     """`tokens` of `text` shared out among the classes, by its characters and what one of each class usually costs."""
     if not tokens:
-        return Classes(0, 0, 0, 0)
+        return NOTHING
     data = text.encode("utf-8", "surrogatepass")
     size = len(data)
     prose = size - len(data.translate(None, _PROSE))

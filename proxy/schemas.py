@@ -40,16 +40,20 @@ def response_schema(response_format: Any) -> tuple[str, ...]:
     inner = response_format.get("json_schema") if isinstance(response_format, Mapping) else None
     if not isinstance(inner, Mapping):
         return ()
-    description = f"// {inner['description']}\n" if inner.get("description") else ""
-    return str(inner.get("name") or ""), description, plain(_without_constants(inner.get("schema"), 0))
+    description = f"// {_string(inner['description'])}\n" if inner.get("description") else ""
+    return _string(inner.get("name") or ""), description, plain(_without_constants(inner.get("schema"), 0))
 
 
 def plain(value: Any) -> str:
-    """`value` as compact JSON; never raises."""
+    """`value` as compact JSON, a mere mention of it where that cannot be written; never raises."""
     try:
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
-    except (RecursionError, ValueError):
-        return str(value)
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    except (RecursionError, TypeError, ValueError):
+        return f"<{type(value).__name__}>"
+
+
+def _string(value: Any) -> str:
+    return value if isinstance(value, str) else plain(value)
 
 
 def _without_constants(schema: Any, depth: int) -> Any:
@@ -91,7 +95,7 @@ def _declaration(function: Any) -> Iterator[str]:
 
 def _comment(text: Any) -> str:
     """A description as a comment: its lines without their indentation, the first behind slashes."""
-    return "// " + "\n".join(line.strip() for line in str(text).strip().splitlines())
+    return "// " + "\n".join(line.strip() for line in _string(text).strip().splitlines())
 
 
 class _Types:

