@@ -6,6 +6,7 @@ class has a ratio.
 
 import math
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import NamedTuple
 
 from proxy.models import Family
@@ -91,7 +92,8 @@ def classify(text: str, tokens: int) -> Classes:
         cjk = size - len(data.translate(None, _CJK))
         other = size - len(data.translate(None, _OTHER))
         code = len(data.translate(None, _CONTINUATION)) - prose - cjk - other
-    weights = [n * cost for n, cost in zip((prose, code, cjk, other), _TOKENS_PER_CHARACTER, strict=True)]
-    share = tokens / sum(weights)
-    _, code_tokens, cjk_tokens, other_tokens = (round(weight * share) for weight in weights)
-    return Classes(tokens - code_tokens - cjk_tokens - other_tokens, code_tokens, cjk_tokens, other_tokens)
+    weights = (n * cost for n, cost in zip((prose, code, cjk, other), _TOKENS_PER_CHARACTER, strict=True))
+    reached = list(accumulate(weights))
+    # The running sums are rounded, not the shares, so that the parts are never negative and add up to the whole.
+    latin, code, cjk, other = (round(tokens * weight / reached[-1]) for weight in reached)
+    return Classes(latin, code - latin, cjk - code, other - cjk)
