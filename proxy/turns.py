@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from secrets import token_bytes
 from typing import Any
 
@@ -95,7 +96,8 @@ class Turns:
         self._poll_s = poll_s
         self._new_id = new_id
         self._here: dict[bytes, _Here] = {}
-        self._ending: Counter[bytes] = Counter()
+        self._ending: dict[bytes, set[asyncio.Task[None]]] = {}
+        self._left: Counter[bytes] = Counter()  # marks that could not be removed and have not expired yet
         self._tasks: set[asyncio.Task[None]] = set()
         self._live: set[Turn] = set()
 
@@ -115,8 +117,11 @@ class Turns:
         return [digest for digest in prefixes if digest in self._here] if self._here else []
 
     def elsewhere(self, marked: Collection[bytes]) -> set[bytes]:
-        """Those of the digests marked in the store that are not marks of ours whose removal is under way."""
-        return {digest for digest in marked if digest not in self._ending}
+        """Those of the digests marked in the store that are not marks of turns which ended in this worker.
+
+        Their removal may be under way still, or may have failed.
+        """
+        return {digest for digest in marked if digest not in self._ending and digest not in self._left}
 
     async def wait(self, digests: Sequence[bytes], timeout_s: float) -> bool:
         """Wait until no turn under any of these digests is in flight; False if one still is after `timeout_s`.
@@ -128,6 +133,8 @@ class Turns:
                 for digest in digests:
                     if (here := self._here.get(digest)) is not None:
                         await here.ended.wait()
+                    if ending := self._ending.get(digest):
+                        await asyncio.wait(ending)
                 while True:
                     if not self.elsewhere(await self._marked(digests)):
                         return True
@@ -150,8 +157,10 @@ class Turns:
         if not here.turns:
             del self._here[turn.mark.key]
             here.ended.set()
-        self._ending[turn.mark.key] += 1
-        return self._start(self._unmark(turn.mark, turn.renewal))
+        task = self._start(self._unmark(turn.mark, turn.renewal))
+        self._ending.setdefault(turn.mark.key, set()).add(task)
+        task.add_done_callback(partial(self._ended, turn.mark.key))
+        return task
 
     def renew(self, mark: Mark) -> "asyncio.Task[None]":
         """Set a mark again, for another `ttl_s`."""
@@ -167,14 +176,18 @@ class Turns:
         try:
             await self._store.unmark(mark.key, mark.turn)
         except StoreError:
-            asyncio.get_running_loop().call_later(mark.ttl_s, self._ended, mark.key)
-        else:
-            self._ended(mark.key)
+            self._left[mark.key] += 1
+            asyncio.get_running_loop().call_later(mark.ttl_s, self._expired, mark.key)
 
-    def _ended(self, digest: bytes) -> None:
-        self._ending[digest] -= 1
-        if self._ending[digest] <= 0:
+    def _ended(self, digest: bytes, task: "asyncio.Task[None]") -> None:
+        self._ending[digest].discard(task)
+        if not self._ending[digest]:
             del self._ending[digest]
+
+    def _expired(self, digest: bytes) -> None:
+        self._left[digest] -= 1
+        if self._left[digest] <= 0:
+            del self._left[digest]
 
     async def _marked(self, digests: Sequence[bytes]) -> Collection[bytes]:
         try:
