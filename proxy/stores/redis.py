@@ -186,7 +186,7 @@ class _Failures:
             raise StoreError(f"{self._name}: {_reason(error)}") from None
 
 
-def _reason(error: Exception) -> str:
-    if isinstance(error, ResponseError):  # «OOM command not allowed …»: the code only
-        return f"the server says {str(error).partition(' ')[0]}"
-    return type(error).__name__
+def _reason(error: BaseException) -> str:
+    """The kind of error, and of the server's answer at most its code («WRONGTYPE»), since the rest might quote."""
+    code = str(error).partition(" ")[0]
+    return code if type(error) is ResponseError and code.isupper() and code.isalpha() else type(error).__name__

@@ -11,6 +11,7 @@ WANTED = (
     "memory://, sqlite:///relative/file.db, sqlite:////absolute/file.db, redis://host:6379/0, "
     "rediss://host:6379/0 or redis+cluster://host:6379"
 )
+_ENCODED = "/ ? # @ [ ] in a user or password must be percent-encoded, and a port be a number"
 
 _TLS_OPTIONS = {
     "ssl_ca_certs": r".+",
@@ -61,6 +62,8 @@ def parse(url: str) -> Address:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
+        if "@" in url:
+            raise ConfigError(f"state: {_ENCODED}, in {name!r}") from None
         raise ConfigError(f"state: {name!r} cannot be read; must be {WANTED}") from None
     backend = _SCHEMES.get(parts.scheme)
     if backend is None or not re.match(r"[a-z+]+://", url, re.IGNORECASE):
@@ -91,7 +94,7 @@ def _memory(parts: SplitResult, name: str) -> Address:
 
 def _sqlite(parts: SplitResult, name: str) -> Address:
     if parts.netloc:
-        raise ConfigError(f"state: a file's path begins after three slashes, sqlite:///{parts.netloc}, got {name!r}")
+        raise ConfigError(f"state: a file's path begins after three slashes, as in sqlite:///state.db, got {name!r}")
     if parts.query or parts.fragment:
         raise ConfigError(f"state: must be without ? and # (in a file's name: %3F and %23), got {name!r}")
     path = unquote(parts.path[1:])
@@ -101,12 +104,12 @@ def _sqlite(parts: SplitResult, name: str) -> Address:
         raise ConfigError(f"state: must be memory:// to keep nothing on disk, got {name!r}")
     if "\x00" in path:
         raise ConfigError(f"state: must be without control characters, got {name!r}")
-    return Address(Backend.SQLITE, path, name)
+    return Address(Backend.SQLITE, path, f"sqlite://{parts.path}")  # nothing in it is a credential
 
 
 def _redis(parts: SplitResult, port: int | None, backend: Backend, url: str, name: str) -> Address:
     if "@" in parts.path + parts.query + parts.fragment or parts.netloc.count("@") > 1:
-        raise ConfigError(f"state: / ? # @ in a user or password must be percent-encoded, in {name!r}")
+        raise ConfigError(f"state: {_ENCODED}, in {name!r}")
     if not parts.hostname or port == 0 or parts.fragment:
         raise ConfigError(f"state: must name a host and port, as redis://localhost:6379/0 does, got {name!r}")
     tls = parts.scheme.startswith("rediss")
