@@ -114,7 +114,8 @@ class Conversations:
         except StoreError:
             failed = True
         turns = {*self._turns.here(prefixes), *self._turns.elsewhere(marked)}
-        return self._known(chain, hit, tuple(digest for digest in reversed(prefixes) if digest in turns), failed)
+        newest_first = tuple(digest for digest in reversed(prefixes) if digest in turns) if turns else ()
+        return self._known(chain, hit, newest_first, failed)
 
     async def commit(self, chain: Chain, ledger: Ledger, known: Known) -> Known:
         """Write a decision down, before its request is sent; gives what is known of the request afterwards.
@@ -229,9 +230,9 @@ class Conversations:
             hit = await self._settle(chain, hit, known, ledger, mark)
         except StoreError:
             failed = True
-        self._recent.put(chain[last], hit.value, hit.generation)
         if 0 <= known.index < last:
             self._recent.retire(chain[known.index])
+        self._recent.put(chain[last], hit.value, hit.generation)
         return replace(
             known,
             status=Status.REPLAYED if hit.entry.ledger else known.status,
