@@ -59,7 +59,7 @@ class Relay:
         try:
             async with Presence(receive) as presence:
                 end = await self._relay(send, presence, bodiless=scope["method"] == "HEAD")
-        except ClientGone:
+        except (ClientGone, OSError):  # servers may say with an OSError from `send` that nobody is there (ASGI 2.4)
             end = End.CLIENT_GONE
         finally:
             await self.aclose(end)

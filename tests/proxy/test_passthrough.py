@@ -247,6 +247,36 @@ async def test_uploads_stream_while_the_reply_does(client, upstream, framing) ->
     assert upstream.last.header("expect") is None
 
 
+@pytest.mark.parametrize("closes", [False, True])
+@pytest.mark.parametrize("size", [100_000, 10 << 20])
+async def test_an_answer_that_comes_before_the_upload_ends_is_relayed(client, upstream, size, closes) -> None:
+    async def refuse(exchange: Exchange) -> None:
+        await exchange.answer(b"no", 401, ("Connection", "close"))
+        if closes:
+            exchange.close()
+
+    upstream.early, upstream.handler = True, refuse
+    await client.send(b"POST /v1/files HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % size)
+    writing = asyncio.ensure_future(client.send(bytes(size)))
+    status, _ = await client.head()
+    writing.cancel()
+    assert status == 401
+
+
+async def test_a_client_that_reads_slowly_is_not_an_upstream_that_is_silent(upstream, serve) -> None:
+    async def answer(exchange: Exchange) -> None:
+        await exchange.answer(bytes(32 << 20))
+
+    upstream.handler = answer
+    app = Passthrough(Upstream("fake", upstream.url, idle_s=0.2))
+    async with connected(await serve(app)) as client:
+        await client.request("GET", b"/v1/files/x/content", ("Connection", "close"))
+        await client.head()
+        await asyncio.sleep(0.6)
+        assert len(await client.rest()) == 32 << 20
+    assert await ended(app) is End.EOF
+
+
 async def _stall(exchange: Exchange) -> None:
     await asyncio.sleep(60)
 

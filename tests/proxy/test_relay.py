@@ -114,6 +114,17 @@ async def test_a_client_that_leaves_ends_the_turn() -> None:
     assert (ends, reply.closed) == ([End.CLIENT_GONE], 1)
 
 
+async def test_a_server_that_cannot_send_says_that_the_client_has_left() -> None:
+    class Unplugged(Client):
+        async def send(self, message: dict) -> None:
+            raise BrokenPipeError
+
+    ends: list[End] = []
+    reply = FakeReply(b"a")
+    await run(Relay(reply, on_end=ends.append), Unplugged())
+    assert (ends, reply.closed) == ([End.CLIENT_GONE], 1)
+
+
 async def test_a_server_that_stops_ends_the_turn_and_is_obeyed() -> None:
     class Stalled(FakeReply):
         async def chunks(self) -> AsyncIterator[bytes]:
