@@ -1,5 +1,6 @@
 """What `trimtab check` tells."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from proxy import config
 from proxy.check import check
 from proxy.errors import ConfigError
 
+README = (Path(__file__).parents[2] / "README.md").read_text()
 FILE = """
 state: "redis://me:hunter2@cache:6379/0"
 audit: {path: ["-", audit.jsonl]}
@@ -60,3 +62,15 @@ def test_a_broken_file_is_an_error(file: Path) -> None:
 
     with pytest.raises(ConfigError, match=r"server\.port"):
         check(file, {})
+
+
+def test_the_examples_in_the_readme_are_true(file: Path) -> None:
+    (example,) = re.findall(r"```yaml\n(.*?)```", README, re.DOTALL)
+    told = re.findall(r"^trimtab: (.*)$", README, re.MULTILINE)
+    file.write_text(example)
+
+    assert [route.name for route in config.loads(check(file, {}).effective).routes] == ["support", "rest"]
+    file.write_text("server: {prot: 80}\nroutes: [{name: a, thresholds: {warn: 0.9}}]")
+    with pytest.raises(ConfigError) as caught:
+        check(file, {})
+    assert list(caught.value.problems) == told
