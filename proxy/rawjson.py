@@ -98,8 +98,6 @@ def members(raw: bytes) -> dict[str, Span]:
         at = _skip(text, end)
         if text[at] == ord(","):
             at = _skip(text, at + 1)
-        elif text[at] != ord("}"):
-            raise DuplicateKeyError(_twice(key))
     return spans
 
 

@@ -45,6 +45,7 @@ A, B = ({"role": "assistant", "content": text} for text in "ab")
         pytest.param([U, RESULT, A], [U, RESULT], None, id="a fault that was there"),
         pytest.param([U, A, B], [U, B, A], "out of order", id="reordered"),
         pytest.param([U, A], [U, A, A], "a second time", id="twice"),
+        pytest.param([U, A], [U, A, U], "a second time", id="a user's twice"),
         pytest.param([U, A], [U, {"role": "assistant", "content": "c"}], "not a message of the input", id="invented"),
         pytest.param([SYSTEM, U], [U], "the system message is gone", id="system gone"),
         pytest.param([U, CALL, RESULT], [U, CALL], "without an answer", id="result gone"),

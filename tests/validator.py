@@ -28,7 +28,7 @@ def worsened(before: list[Message], after: list[Message], rewritten: frozenset[i
     origins = _origins(before, after, rewritten)
     problems = []
     for position, (message, origin) in enumerate(zip(after, origins, strict=True)):
-        if origin is None and message.get("role") != "user":
+        if origin is None and (message.get("role") != "user" or any(_same(one, message, False) for one in before)):
             problems.append(f"{position}: not a message of the input, or out of order, or a second time")
         if origin is None and message.get("content") in ("", []):
             problems.append(f"{position}: a note without content")

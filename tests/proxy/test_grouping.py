@@ -81,6 +81,9 @@ def test_what_belongs_together_is_one_group(messages: list[dict], expected: list
         pytest.param([call("a"), result("a"), result(None)], [2], id="without id, and all are answered"),
         pytest.param([call("a"), U, result(None)], [2], id="without id after a user"),
         pytest.param([legacy("f"), returned("g")], [1], id="another function"),
+        pytest.param(
+            [legacy("f"), returned("f"), result(None)], [2], id="without id after a function that was answered"
+        ),
         pytest.param([call("f"), returned("f")], [1], id="a function result for a tool call"),
     ],
 )

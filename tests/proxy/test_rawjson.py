@@ -50,6 +50,21 @@ def test_a_repeated_key_is_always_found(members: dict[str, str], data: st.DataOb
 
 
 @pytest.mark.parametrize(
+    "raw",
+    [
+        pytest.param(b'{"a":12,"a":1}', id="the last value begins the first"),
+        pytest.param(b'{"a":1,"a":1}', id="the same value"),
+        pytest.param(b'{"a":1,"b":{"c":2},"a":"0123456789"}', id="the last value is as long as up to an inner brace"),
+        pytest.param(b'{"a":1,"a":[1,2,3,4,5,6,7,8,9,10]}', id="the last value is the longest"),
+        pytest.param(b'{"":1,"":2}', id="empty key"),
+    ],
+)
+def test_a_walk_that_could_go_astray_finds_the_repeated_key(raw: bytes) -> None:
+    with pytest.raises(DuplicateKeyError, match="more than once"):
+        rawjson.members(raw)
+
+
+@pytest.mark.parametrize(
     ("raw", "error"),
     [
         pytest.param(b"", MalformedError, id="nothing"),

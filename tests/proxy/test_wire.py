@@ -206,3 +206,14 @@ def test_settings_are_decoded_and_odd_ones_count_as_absent() -> None:
 
     odd = wire.parse(b'{"model":1,"stream":"yes","tools":{},"functions":null,"messages":[%b]}' % USER).settings
     assert (odd.model, odd.stream, odd.tools, odd.functions) == (None, False, (), ())
+
+
+def test_a_setting_that_looks_like_a_message_is_not_taken_for_one() -> None:
+    same = {"role": "user", "content": "x" * 600}
+    body = json.dumps({"response_format": same, "messages": [same]}).encode()
+    memo = Memo()
+
+    for _ in range(2):
+        chat = wire.parse(body, memo)
+        assert chat.settings.response_format == same
+        assert chat.messages[0].parts == (Text("x" * 600),)
