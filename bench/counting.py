@@ -6,6 +6,9 @@ FILE is JSON lines of `{id, host, api, status, request, body | body_text, featur
 provider's response as JSON (`body`) or as the raw text of a stream (`body_text`). Such exchanges are in the test
 cassettes that pydantic-ai (MIT), langchain-openai (MIT) and opentelemetry-instrumentation-openai-v2 (Apache-2.0)
 carry in their source distributions. Without --all-hosts only those with api.openai.com are counted.
+
+Off by nature: images behind a link (their size is not known, so they cost the most), audio (by its bytes), and the
+search models, which are not billed for their instructions.
 """
 
 import argparse
@@ -84,7 +87,8 @@ def _events(text: str) -> list[Any]:
     return [json.loads(event) for event in data if event.startswith("{")]
 
 
-def _print(table: list[Row]) -> None:
+def show(table: list[Row]) -> None:
+    """Print the exchanges, and how near they come by what they contain."""
     print(f"{'ours':>6} {'theirs':>6} {'diff':>6} {'%':>7}  model, features, exchange")
     for row in sorted(table, key=lambda row: (row.model, row.id)):
         shown = " ".join(name for name in (*_SHOWN, *_UNSURE) if name in row.features)
@@ -108,7 +112,7 @@ def main() -> None:
     parser.add_argument("file", type=Path)
     parser.add_argument("--all-hosts", action="store_true", help="also count what other providers billed")
     options = parser.parse_args()
-    _print(list(rows(options.file, options.all_hosts)))
+    show(list(rows(options.file, options.all_hosts)))
 
 
 if __name__ == "__main__":

@@ -97,6 +97,8 @@ WINDOWS: tuple[tuple[str, int], ...] = (
     ("gemini-2.5-flash-image*", 32_768),
     ("gemini-*-image*", 65_536),
     ("gemini-1.5*", 1_000_000),
+    ("gemini-flash-1.5*", 1_000_000),  # as OpenRouter spelt them
+    ("gemini-pro-1.5*", 1_000_000),
     ("gemini-2*", 1_000_000),
     ("gemini-3*", 1_000_000),
     ("gemini-4-argon*", 1_048_576),
@@ -141,7 +143,7 @@ WINDOWS: tuple[tuple[str, int], ...] = (
     ("mixtral-8x22b*", 65_536),
     ("pixtral*", 128_000),
     # DeepSeek: hosts differ most here; those of the first-party service, or less
-    ("deepseek-r1-distill*", 64_000),
+    ("deepseek-r1-distill*", 32_768),
     ("deepseek-flash", 1_000_000),
     ("deepseek-v4*", 1_000_000),
     ("deepseek-v3.[12]*", 128_000),
@@ -208,8 +210,7 @@ WINDOWS: tuple[tuple[str, int], ...] = (
     ("glm-5.1*", 200_000),
     ("glm-5[.p][23]*", 1_000_000),
     # xAI
-    ("grok-2*vision*", 32_768),
-    ("grok-2*", 131_072),
+    ("grok-2*", 32_768),
     ("grok-3*", 131_072),
     ("grok-code*", 256_000),
     ("grok-build*", 256_000),
