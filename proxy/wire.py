@@ -17,6 +17,7 @@ from proxy.rawjson import Span
 from proxy.settings import model_name, output_limits, read_settings
 
 _MEMO_FROM = 512  # bytes from which a decoded top-level value is worth remembering
+_DECODED = 8  # how much larger schemas are as dicts than as JSON
 # Parts whose tokens their bytes do not bound. Within a text the closing quote would be escaped, so these are values.
 _MEDIA = re.compile(rb'"(?:image(?:_url)?|(?:audio|video)(?:_url)?|input_(?:image|audio|video|file)|file|document)"')
 
@@ -153,7 +154,7 @@ def _value(raw: bytes, memo: Memo[Any]) -> Any:
     known = memo.get(key)
     if known is None:
         known = rawjson.read(raw)
-        memo.put(key, known, len(raw))
+        memo.put(key, known, _DECODED * len(raw))
     return known
 
 
