@@ -5,6 +5,7 @@ closed ──`trip_after` failures in a row──▶ open ──a trial that wor
                                           └──┘ a trial that fails: the next one waits twice as long
 """
 
+import math
 import random
 from collections.abc import Callable
 
@@ -32,6 +33,7 @@ class Breaker:
         self._chance = chance
         self._failures = 0
         self._trials = 0
+        self._counted = -math.inf
         self.open = False
 
     def succeeded(self) -> None:
@@ -39,10 +41,13 @@ class Breaker:
         if not self.open:
             self._failures = 0
 
-    def failed(self) -> bool:
-        """A call failed; whether that opened the breaker."""
+    def failed(self, started: float, now: float) -> bool:
+        """A call that was `started` (seconds on any clock) failed `now`; whether that opened the breaker."""
+        if self.open or started < self._counted:
+            return False
         self._failures += 1
-        if self.open or self._failures < self._trip_after:
+        self._counted = now
+        if self._failures < self._trip_after:
             return False
         self.open = True
         return True

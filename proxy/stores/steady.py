@@ -88,13 +88,14 @@ class SteadyStore:
         self._name = name
         self._limits = limits or Limits()
         self._breaker = breaker or Breaker()
-        self._backlog = backlog or Backlog()
+        self._backlog = Backlog() if backlog is None else backlog  # an empty one is false
         self._ended: dict[tuple[bytes, bytes], None] = {}
         self._settled = settled
         self._clock = clock
         self._sleep = sleep
         self._counts = Stats()
         self._opened = False
+        self._why = ""
         self._mending: asyncio.Task[None] | None = None
         self._closed = False
 
@@ -160,15 +161,13 @@ class SteadyStore:
         self._closed = True
         if self._mending is not None:
             self._mending.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._mending
-        try:
-            async with asyncio.timeout(self._limits.close_s):
-                with suppress(StoreError):
+            await asyncio.wait({self._mending})
+        if self._backlog or self._ended:
+            with suppress(StoreError, TimeoutError):
+                async with asyncio.timeout(self._limits.close_s):
                     await self._make_up()
-                await self._inner.close()
-        except TimeoutError:
-            _log.warning("store_close_slow", store=self._name)
+        try:
+            await self._sent("close", self._limits.close_s, self._inner.close)
         except StoreError as error:
             _log.warning("store_close_failed", store=self._name, error=str(error))
         if self._backlog:
@@ -179,11 +178,13 @@ class SteadyStore:
     ) -> T:
         if self._breaker.open:
             self._counts = replace(self._counts, refused=self._counts.refused + 1)
-            raise StoreError(f"{self._name}: down; {what} was not tried")
+            self._mend()
+            raise StoreError(f"{self._why}; {what} is not tried until it is back")
+        started = self._clock()
         try:
             result = await self._sent(what, limit_s, work, *args, **kwargs)
         except StoreError as error:
-            if self._breaker.failed():
+            if self._breaker.failed(started, self._clock()):
                 self._went_down(error)
             raise
         self._breaker.succeeded()
@@ -216,7 +217,8 @@ class SteadyStore:
 
     def _went_down(self, error: StoreError) -> None:
         self._counts = replace(self._counts, outages=self._counts.outages + 1)
-        _log.warning("store_down", store=self._name, error=str(error))
+        self._why = str(error)
+        _log.warning("store_down", store=self._name, error=self._why)
         self._mend()
 
     def _mend(self) -> None:

@@ -5,16 +5,24 @@ from proxy.stores.breaker import Breaker
 
 def test_failures_in_a_row_open_it() -> None:
     breaker = Breaker(trip_after=3)
+    assert [breaker.failed(t, t + 0.1) for t in (0.0, 1.0)] == [False, False]
 
-    assert [breaker.failed(), breaker.failed()] == [False, False]
     breaker.succeeded()
-    assert [breaker.failed(), breaker.failed(), breaker.failed(), breaker.failed()] == [False, False, True, False]
+    assert [breaker.failed(t, t + 0.1) for t in (2.0, 3.0, 4.0, 5.0)] == [False, False, True, False]
     assert breaker.open
+
+
+def test_failures_of_calls_under_way_together_count_as_one() -> None:
+    breaker = Breaker(trip_after=2)
+
+    assert not any(breaker.failed(started, 0.25) for started in (0.0, 0.1, 0.2))
+    assert not breaker.failed(0.24, 0.3)
+    assert breaker.failed(0.25, 0.5)
 
 
 def test_a_late_success_does_not_close_it() -> None:
     breaker = Breaker(trip_after=1)
-    breaker.failed()
+    breaker.failed(0.0, 0.1)
     breaker.succeeded()
     assert breaker.open
 

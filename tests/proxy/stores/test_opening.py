@@ -7,6 +7,10 @@ from proxy.stores import open_store
 from tests.proxy.stores.redis_servers import RedisCluster, RedisServer
 
 
+def databases(folder: Path) -> set[str]:
+    return {file.name for file in folder.glob("*.db")}
+
+
 async def test_a_url_opens_its_backend(
     tmp_path: Path, redis_server: RedisServer, redis_cluster: RedisCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -18,7 +22,7 @@ async def test_a_url_opens_its_backend(
         assert await store.add({b"k": b"v"}, 60.0) == {b"k": b"v"}
         assert not store.stats.down
         await store.close()
-    assert {file.name for file in tmp_path.glob("*.db")} == {"state.db", "a.db"}
+    assert databases(tmp_path) == {"state.db", "a.db"}
 
 
 async def test_a_server_that_is_not_there_yet_does_not_stop_the_start() -> None:
