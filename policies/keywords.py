@@ -7,11 +7,9 @@ from itertools import islice
 
 LIMIT = 50
 
-_CJK = (
-    "\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003fffd"
-)
-_RUN = re.compile(rf"[{_CJK}]{{2,}}|[^\W{_CJK}]{{2,}}")
-_IS_CJK = re.compile(rf"[{_CJK}]")
+CJK = "\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003fffd"
+_RUN = re.compile(rf"[{CJK}]{{2,}}|[^\W{CJK}]{{2,}}")
+_IS_CJK = re.compile(rf"[{CJK}]")
 
 _ENGLISH = """
     about above after again all also am an and any are as at be because been before being below between both but by
@@ -21,7 +19,7 @@ _ENGLISH = """
     there these they this those through to too under until up us ve very was wasn we were what when where which while
     who whom why will with won would yes you your yours
 """
-_STOP_WORDS = frozenset(_ENGLISH.split())
+STOP_WORDS = frozenset(_ENGLISH.split())
 _STOP_CHARACTERS = frozenset("的了是在我你他她它们有吗呢吧啊也都就和与及这那のはがをにでとも")
 
 
@@ -46,5 +44,5 @@ def _words(text: str) -> Iterator[str]:
         if _IS_CJK.match(run):
             pairs = (run[i : i + 2] for i in range(len(run) - 1))
             yield from (pair for pair in pairs if _STOP_CHARACTERS.isdisjoint(pair))
-        elif (word := run.lower()) not in _STOP_WORDS:
+        elif (word := run.lower()) not in STOP_WORDS:
             yield word

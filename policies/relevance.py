@@ -1,0 +1,179 @@
+"""How relevant each text of a conversation is to a prompt: words, vectors, neighbours, speakers and dates in one score.
+
+Three steps, and every number in them is in units of one standard deviation over the conversation:
+
+1. Each text is scored by Okapi BM25 (Robertson & Zaragoza 2009; idf as in Lucene, never negative) over the
+   conversation itself, and by its cosine with the prompt; a long text counts by the best of its pieces. Both are
+   standardised and averaged. A text without a vector counts by its words alone.
+2. Each text takes a share of what its neighbours score: an answer shares few words with its question, and what a
+   conversation says about a thing stands together. The share halves with each step of distance.
+3. Texts of a speaker whom the prompt names, and texts said on a date that it names or in the days after, come first.
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from policies.dates import Date, nearness
+from policies.terms import Terms, read
+
+Scores = NDArray[np.float64]
+Vectors = NDArray[np.floating]
+"""Unit vectors, one a row (the pieces of a text), or a single one."""
+
+K1 = 1.2  # how soon repetition stops counting: the usual value
+B = 0.4  # how much length counts against a text: less than the usual 0.75, for messages are long where they say more
+DENSE = 0.5  # the weight of vectors against words
+NEIGHBOUR = 0.5  # the share that a neighbour gets, halved with each further step
+BACKWARD = 0.8  # what follows is worth a little more than what goes before
+REACH = 5  # steps to each side
+SPEAKER = 1.5
+DATE = 1.5
+QUERY_TERMS = 64  # of a longer prompt the rarest terms are taken
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """One text of a conversation as terms, and who said it (the `name` of its message; empty where it has none)."""
+
+    terms: Terms
+    speaker: str = ""
+
+    @classmethod
+    def of(cls, text: str, speaker: str = "") -> "Passage":
+        """Read `text`. This is the costly part: keep the passage for as long as the text may come again."""
+        return cls(read(f"{speaker}: {text}" if speaker else text), speaker)
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """The passages of a conversation in its order, ready to be ranked."""
+
+    passages: tuple[Passage, ...]
+    lengths: Scores = field(init=False, repr=False, compare=False)
+    days: tuple[Date | None, ...] = field(init=False, repr=False, compare=False)
+    speakers: Mapping[str, frozenset[str]] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        lengths = np.array([passage.terms.length for passage in self.passages], dtype=np.float64)
+        names = dict.fromkeys(passage.speaker for passage in self.passages if passage.speaker)
+        object.__setattr__(self, "lengths", lengths)
+        object.__setattr__(self, "days", tuple(_days(self.passages)))
+        object.__setattr__(self, "speakers", {name: frozenset(read(name).counts) for name in names})
+
+    @classmethod
+    def of(cls, texts: Iterable[str], speakers: Iterable[str] | None = None) -> "Index":
+        """An index over texts and, one for each where they are given, the names of their speakers."""
+        return cls(()).extended(texts, speakers)
+
+    def extended(self, texts: Iterable[str], speakers: Iterable[str] | None = None) -> "Index":
+        """This index with more texts after its own, which are not read again."""
+        if speakers is None:
+            return Index((*self.passages, *(Passage.of(text) for text in texts)))
+        named = zip(texts, speakers, strict=True)
+        return Index((*self.passages, *(Passage.of(text, speaker) for text, speaker in named)))
+
+    def __len__(self) -> int:
+        return len(self.passages)
+
+
+def relevance(
+    query: str,
+    index: Index,
+    vectors: Sequence[Vectors | None] | None = None,
+    query_vector: Vectors | None = None,
+) -> Scores:
+    """The relevance of each passage to `query`, 0..1: 1 is the most relevant of the conversation, 0 the least.
+
+    `vectors` runs parallel to the passages, None for one that has none. All are 0 where nothing tells them apart.
+    Raises ValueError for vectors that are not one for each passage.
+    """
+    if vectors is not None and len(vectors) != len(index):
+        raise ValueError(f"vectors: must be one for each of {len(index)} passages, got {len(vectors)}")
+    if not len(index):
+        return np.zeros(0)
+    asked = read(query)
+    score = _standard(bm25(asked, index))
+    if vectors is not None and query_vector is not None:
+        known = np.array([vector is not None for vector in vectors])
+        if known.any():
+            close = _standard(_cosines([vector for vector in vectors if vector is not None], query_vector))
+            score[known] = (1 - DENSE) * score[known] + DENSE * close
+    score = _standard(_spread(score))
+    score += SPEAKER * _spoken(asked, index) + DATE * _dated(asked, index)
+    span = score.max() - score.min()
+    return (score - score.min()) / span if span > 0 else np.zeros(len(index))
+
+
+def bm25(asked: Terms, index: Index) -> Scores:
+    """The BM25 score of each passage for the terms that are asked for, 0 or more."""
+    found: list[tuple[float, list[tuple[int, int]]]] = []
+    for term in asked.counts:
+        holders = [(i, count) for i, passage in enumerate(index.passages) if (count := passage.terms.counts.get(term))]
+        if holders:
+            found.append((math.log(1 + (len(index) - len(holders) + 0.5) / (len(holders) + 0.5)), holders))
+    found.sort(key=lambda each: -each[0])
+    scores = np.zeros(len(index))
+    norm = K1 * (1 - B + B * index.lengths / max(index.lengths.mean(), 1.0))
+    for idf, holders in found[:QUERY_TERMS]:
+        places, counts = np.array(holders).T
+        scores[places] += idf * counts * (K1 + 1) / (counts + norm[places])
+    return scores
+
+
+def pooled(vectors: Vectors) -> NDArray[np.float32]:
+    """One unit vector for a text, from those of its pieces."""
+    mean = np.atleast_2d(vectors).astype(np.float32).mean(axis=0)
+    length = float(np.linalg.norm(mean))
+    return np.asarray(mean / length if length > 0 else mean, dtype=np.float32)
+
+
+def _cosines(vectors: Sequence[Vectors], query: Vectors) -> Scores:
+    """The cosine of the query with the best piece of each text."""
+    pieces = [np.atleast_2d(vector) for vector in vectors]
+    starts = np.cumsum([0, *(len(each) for each in pieces[:-1])])
+    close = np.concatenate(pieces).astype(np.float32) @ pooled(query)
+    return np.maximum.reduceat(close, starts).astype(np.float64)
+
+
+def _standard(values: Scores) -> Scores:
+    """The values with mean 0 and standard deviation 1; zeros where they do not differ."""
+    deviation = float(values.std())
+    return (values - values.mean()) / deviation if deviation > 1e-9 else np.zeros(len(values))
+
+
+def _spread(values: Scores) -> Scores:
+    """Each value with its share of its neighbours'."""
+    spread = values.copy()
+    for step in range(1, min(REACH, len(values) - 1) + 1):
+        share = NEIGHBOUR**step
+        spread[step:] += share * values[:-step]
+        spread[:-step] += BACKWARD * share * values[step:]
+    return spread
+
+
+def _spoken(asked: Terms, index: Index) -> Scores:
+    """1 for the passages of speakers whom the prompt names, unless it names all there are."""
+    named = {name for name, terms in index.speakers.items() if terms and terms <= asked.counts.keys()}
+    if not named or len(named) == len(index.speakers):
+        return np.zeros(len(index))
+    return np.array([passage.speaker in named for passage in index.passages], dtype=np.float64)
+
+
+def _dated(asked: Terms, index: Index) -> Scores:
+    """How near the day of each passage is to the dates that the prompt names, 0..1."""
+    if not asked.dates:
+        return np.zeros(len(index))
+    near = {day: max(nearness(date, day) for date in asked.dates) for day in set(index.days) if day is not None}
+    return np.array([near[day] if day is not None else 0.0 for day in index.days])
+
+
+def _days(passages: Iterable[Passage]) -> Iterator[Date | None]:
+    """The day that each passage belongs to: that of the last heading with a date."""
+    day = None
+    for passage in passages:
+        day = passage.terms.heading or day
+        yield day
