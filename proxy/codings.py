@@ -1,7 +1,7 @@
 """Content codings undone piece by piece: gzip, deflate (zlib or raw), br and zstd, also stacked.
 
-Nothing is inflated ahead of its reader: a piece is made when it is asked for, and no piece is much larger than
-`PIECE`. So whoever counts the pieces and stops in time is safe from decompression bombs.
+Nothing is inflated ahead of its reader: a piece is made when it is asked for, and pieces are of `PIECE` bytes at most
+(zstd: of 4 MB). So whoever counts the pieces and stops in time is safe from decompression bombs.
 """
 
 import zlib
@@ -13,7 +13,7 @@ import zstandard
 
 PIECE = 1 << 16
 # One zstd block of four bytes may hold 128 KB, and its decoder has no output limit: small bites bound the piece.
-_ZSTD_BITE = 1 << 9
+_ZSTD_BITE = 1 << 7
 # RFC 9659: decoders of the content coding need no more than 8 MB of window.
 _ZSTD_WINDOW = 1 << 23
 

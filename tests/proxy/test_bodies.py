@@ -1,7 +1,6 @@
 import asyncio
 import gzip
 import zlib
-from itertools import pairwise
 
 import brotli
 import pytest
@@ -119,24 +118,6 @@ def test_bombs_are_not_inflated(coding) -> None:
     decoder = codings.decoder(coding)
     assert decoder is not None
     assert max(len(piece) for piece, _ in zip(decoder.feed(bomb), range(20), strict=False)) <= 16 << 20
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    body=st.binary(max_size=4000),
-    cuts=st.lists(st.integers(0, 5000), max_size=8),
-    coding=st.sampled_from(["gzip", "deflate", "br", "zstd", "br, gzip", "gzip, zstd"]),
-)
-def test_any_split_decodes_the_same(body, cuts, coding) -> None:
-    packed = body
-    for name in codings.names(coding):
-        packed = PACK[name](packed)
-    decoder = codings.decoder(coding)
-    assert decoder is not None
-    edges = [0, *sorted(min(cut, len(packed)) for cut in cuts), len(packed)]
-    pieces = [b"".join(decoder.feed(packed[a:b])) for a, b in pairwise(edges)]
-    assert b"".join(pieces) == body
-    assert decoder.complete
 
 
 @settings(max_examples=60, deadline=None)

@@ -1,13 +1,12 @@
-"""What a relay promises its owner, and what presence does to the work inside it."""
+"""What a relay promises its owner, whatever becomes of either side."""
 
 import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
 
-from proxy.errors import ClientGone, UpstreamError
+from proxy.errors import UpstreamError
 from proxy.guard import Faults
-from proxy.presence import Presence
 from proxy.relay import End, Relay
 
 HEADERS = [(b"content-type", b"text/event-stream"), (b"x-trimtab-action", b"of another proxy")]
@@ -154,48 +153,3 @@ async def test_a_head_request_gets_no_body() -> None:
     client = Client()
     await run(Relay(FakeReply(b"never")), client, "HEAD")
     assert client.body == [b""]
-
-
-async def test_presence_ends_the_work_of_a_client_that_leaves() -> None:
-    client, cleaned = Client(), asyncio.Event()
-
-    async def work() -> None:
-        async with Presence(client.receive):
-            client.leaving.set()
-            try:
-                await asyncio.sleep(60)
-            finally:
-                cleaned.set()
-
-    with pytest.raises(ClientGone):
-        await work()
-    assert cleaned.is_set()
-    await asyncio.sleep(0)  # nothing of the cancellation is left over
-    task = asyncio.current_task()
-    assert task is not None
-    assert not task.cancelling()
-
-
-async def test_a_departure_that_comes_with_the_works_end_is_one() -> None:
-    async def work() -> None:
-        async with Presence(Client().receive) as presence:
-            presence._gone = True
-            presence._task.cancel()
-
-    with pytest.raises(ClientGone):
-        await work()
-    await asyncio.sleep(0)  # nothing of the cancellation is left over
-
-
-async def test_errors_of_the_work_are_its_own() -> None:
-    with pytest.raises(ValueError, match="work"):
-        async with Presence(Client().receive):
-            raise ValueError("work")
-
-
-async def test_a_settled_answer_outlives_its_client() -> None:
-    client = Client()
-    async with Presence(client.receive) as presence:
-        presence.settle()
-        client.leaving.set()
-        await asyncio.sleep(0.01)
