@@ -117,7 +117,7 @@ def test_bombs_are_not_inflated(coding) -> None:
         bodies.decode(bomb, coding, limit)
     decoder = codings.decoder(coding)
     assert decoder is not None
-    assert max(len(piece) for piece, _ in zip(decoder.feed(bomb), range(20), strict=False)) <= 16 << 20
+    assert max(len(piece) for piece, _ in zip(decoder.feed(bomb), range(20), strict=False)) <= 5 << 20
 
 
 @settings(max_examples=60, deadline=None)

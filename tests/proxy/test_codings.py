@@ -39,7 +39,7 @@ def test_pieces_are_made_only_when_asked_for_and_are_small(coding) -> None:
     decoder = codings.decoder(coding)
     assert decoder is not None
     sizes = [len(piece) for piece, _ in zip(decoder.feed(bomb), range(4), strict=False)]
-    assert max(sizes) <= 16 << 20
+    assert max(sizes) <= 5 << 20
     assert not decoder.complete
 
 

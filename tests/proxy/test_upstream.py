@@ -32,6 +32,8 @@ async def body_of(reply: Reply) -> bytes:
         await reply.aclose()
 
 
+# A certificate for 127.0.0.1 that signs itself, and its key.
+BUNDLE = str(Path(fakes.upstream.__file__).parent / "localhost.pem")
 CLIENT_KEY = (b"authorization", b"Bearer sk-client")
 OWN_KEY = (b"authorization", b"Bearer sk-own")
 
@@ -212,16 +214,15 @@ async def _connecting(port: int) -> socket.socket:
 
 
 async def test_a_certificate_is_verified(upstream: FakeUpstream) -> None:
-    bundle = str(Path(fakes.upstream.__file__).parent / "localhost.pem")  # of its own making, and its key
     server_side = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    server_side.load_cert_chain(bundle)
+    server_side.load_cert_chain(BUNDLE)
     server = await asyncio.start_server(upstream._connection, "127.0.0.1", 0, ssl=server_side)
     url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
     try:
         error = await failure(url)
         assert error.code == "upstream_unreachable"
         assert "certificate not accepted" in error.message
-        async with opened("name", url, ca_bundle=bundle) as client:
+        async with opened("name", url, ca_bundle=BUNDLE) as client:
             reply = await client.send("GET", b"/v1/models", [])
             assert json.loads(await body_of(reply))
     finally:
@@ -236,6 +237,39 @@ async def test_the_environments_proxy_is_used(upstream: FakeUpstream, monkeypatc
     assert upstream.last.target == b"http://far.test:81/v1/a%2Fb?x=%20"
     assert upstream.last.header("host") == b"far.test:81"
     assert upstream.last.header("proxy-authorization") == b"Basic dXNlcjpwYXNz"
+
+
+async def test_https_goes_through_the_environments_proxy_in_a_tunnel(
+    upstream: FakeUpstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[bytes] = []
+
+    async def tunnel(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append(await reader.readuntil(b"\r\n\r\n"))
+        near_reader, near_writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+        await asyncio.gather(pipe(reader, near_writer), pipe(near_reader, writer))
+
+    async def pipe(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+        while data := await source.read(1 << 16):
+            sink.write(data)
+        sink.close()
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(BUNDLE)
+    server = await asyncio.start_server(upstream._connection, "127.0.0.1", 0, ssl=context)
+    port = server.sockets[0].getsockname()[1]
+    proxy = await asyncio.start_server(tunnel, "127.0.0.1", 0)
+    monkeypatch.setenv("https_proxy", f"http://user:pass@127.0.0.1:{proxy.sockets[0].getsockname()[1]}")
+    async with opened("far", f"https://127.0.0.1:{port}/v1", "sk-own", ca_bundle=BUNDLE) as client:
+        assert await body_of(await client.send("POST", b"/v1/x", [], b"{}"))
+    proxy.close()
+    server.close()
+    assert asked[0].startswith(b"CONNECT 127.0.0.1:%d HTTP/1.1\r\n" % port)
+    assert b"Basic dXNlcjpwYXNz" in asked[0]
+    assert b"sk-own" not in asked[0]
+    assert upstream.last.header("proxy-authorization") is None
+    assert upstream.last.header("authorization") == b"Bearer sk-own"
 
 
 async def test_hosts_without_proxy_are_reached_directly(
