@@ -281,9 +281,7 @@ _FAMILIES: tuple[tuple[str, Family], ...] = (
 _ENCODINGS: dict[Family, Tokenizer] = {
     Family.OPENAI: Tokenizer("o200k_base", exact=True),
     Family.GPT_OSS: Tokenizer("o200k_harmony", exact=True),
-    # Both were trained by extending cl100k's splitting and merges.
-    Family.LLAMA: Tokenizer("cl100k_base", exact=False),
-    Family.QWEN: Tokenizer("cl100k_base", exact=False),
+    Family.LLAMA: Tokenizer("cl100k_base", exact=False),  # Llama 3 extends it
 }
 _ESTIMATE = Tokenizer("o200k_base", exact=False)
 _CL100K_MODELS = re.compile(r"gpt-3\.?5|gpt-4(?![.o\d])")

@@ -44,25 +44,25 @@ class Ratios:
 EXACT = Ratios()
 """The model's tokenizer is the encoding itself."""
 
-# Priors, a little on the high side, until an upstream's own usage has shown better. The sources: Claude makes about
-# 16 % more of English and 30 % more of code than o200k_base, its tokenizer since Opus 4.7 up to a third more again
-# (Anthropic's migration notes say 1.0 to 1.35 times); Gemini's, Qwen's and older Mistral's vocabularies split
-# numbers into single digits (their published tokenizer.json); the Chinese vocabularies make fewer tokens of Chinese
-# than cl100k_base, about as many as o200k_base; Llama 3 is cl100k_base with 28,000 more entries.
+# Priors, some percent on the high side, until an upstream's own usage has shown better. Qwen's, Mistral's (Tekken) and
+# DeepSeek's were fitted to their published tokenizers on English and Chinese dialogue and the transcripts of agents:
+# without the margin 98 of 100 texts came out within 12 %, the whole to the token. What stands out is that the first
+# two split numbers into digits, as Gemini's does (its tokenizer.json). Claude makes about 16 % more of English and
+# 30 % more of code than o200k_base; Llama 3 is cl100k_base with 28,000 more entries. The rest are guesses from these.
 PRIORS: dict[Family, Ratios] = {
     Family.OPENAI: EXACT,
     Family.GPT_OSS: EXACT,
     Family.CLAUDE: Ratios(1.2, 1.35, 1.3, 1.4),
-    Family.GEMINI: Ratios(1.05, 1.25, 1.0, 1.1),
+    Family.GEMINI: Ratios(1.05, 1.4, 1.0, 1.15),
     Family.LLAMA: Ratios(1.0, 1.05, 1.0, 1.0),
-    Family.MISTRAL: Ratios(1.15, 1.3, 1.3, 1.3),
-    Family.DEEPSEEK: Ratios(1.05, 1.15, 1.0, 1.25),
-    Family.QWEN: Ratios(1.0, 1.2, 0.85, 1.0),
-    Family.KIMI: Ratios(1.05, 1.1, 1.0, 1.25),
-    Family.GLM: Ratios(1.05, 1.15, 1.0, 1.25),
-    Family.GROK: Ratios(1.1, 1.15, 1.2, 1.2),
-    Family.COHERE: Ratios(1.1, 1.25, 1.15, 1.15),
-    Family.OTHER: Ratios(1.15, 1.3, 1.3, 1.4),
+    Family.MISTRAL: Ratios(1.05, 1.5, 1.25, 1.3),
+    Family.DEEPSEEK: Ratios(1.05, 1.1, 0.9, 1.25),
+    Family.QWEN: Ratios(1.02, 1.42, 0.9, 1.45),
+    Family.KIMI: Ratios(1.05, 1.15, 0.9, 1.3),
+    Family.GLM: Ratios(1.05, 1.2, 0.9, 1.3),
+    Family.GROK: Ratios(1.1, 1.3, 1.2, 1.2),
+    Family.COHERE: Ratios(1.1, 1.4, 1.15, 1.15),
+    Family.OTHER: Ratios(1.15, 1.45, 1.3, 1.4),
 }
 
 
