@@ -43,7 +43,7 @@ FRAMINGS: dict[Family, Framing] = {
     Family.OPENAI: OPENAI,
     # Harmony names a channel with every call and result, and has a system message of its own in front.
     Family.GPT_OSS: replace(OPENAI, call=9, result=6, tools=12, response_schema=60, preamble=65),
-    Family.CLAUDE: replace(_TEMPLATE, message=4, call=40, result=25, tools=350),
+    Family.CLAUDE: replace(_TEMPLATE, message=4, call=30, result=15, tools=330),
     Family.GEMINI: replace(_TEMPLATE, message=2, call=5, result=3, tools=15, reply=1),
     Family.LLAMA: replace(_TEMPLATE, preamble=26),  # the dates that its template puts in front
     Family.DEEPSEEK: replace(_TEMPLATE, message=3, reply=2),
