@@ -28,7 +28,7 @@ class Framing:
     result: int = 1
     tools: int = 5
     declared: bool = True
-    named_choice: int = 11
+    named_choice: int = 11  # seen once
     response_schema: int = 11
     preamble: int = 0
 
