@@ -129,8 +129,6 @@ class _Line:
 
         A turn goes with its own exchange or, `across`, with the neighbour on the other side.
         """
-        if not self.free[i]:
-            return None
         for pair in self._pairs(i, across):
             lead = self._lead(pair) if self.user_first and self.head in pair else ()
             if lead is not None:
@@ -170,8 +168,6 @@ class _Line:
             if slot.role == "user":
                 break
             if not self.free[i]:
-                if leaving:
-                    self.free[self.head] = False  # what blocks it never goes, so neither does the head
                 return None
             lead.append(i)
         return tuple(lead)

@@ -6,6 +6,7 @@ from functools import lru_cache
 from itertools import islice
 
 LIMIT = 50
+REACH = 4096  # characters read: bounds the work on a giant text and what is kept of it
 
 CJK = "\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003fffd"
 _RUN = re.compile(rf"[{CJK}]{{2,}}|[^\W{CJK}]{{2,}}")
@@ -23,19 +24,23 @@ STOP_WORDS = frozenset(_ENGLISH.split())
 _STOP_CHARACTERS = frozenset("的了是在我你他她它们有吗呢吧啊也都就和与及这那のはがをにでとも")
 
 
-@lru_cache(maxsize=8192)
 def keywords(text: str) -> frozenset[str]:
-    """The keywords among the first words of `text`: lower-cased, of two characters or more, stop words left out.
+    """The keywords at the beginning of `text`: lower-cased, of two characters or more, stop words left out.
 
     A run of Chinese, Japanese or Korean characters counts as its character bigrams, those with a particle left out.
-    The first 50 words that are left are taken, repetitions included.
+    The first 50 that are left are taken, repetitions included, from the first 4,096 characters.
     """
-    return frozenset(islice(_words(text), LIMIT))
+    return _keywords(text[:REACH])
 
 
 def overlap(one: frozenset[str], other: frozenset[str]) -> float:
     """Shared keywords as a share of the larger set, 0..1."""
     return len(one & other) / max(len(one), len(other), 1)
+
+
+@lru_cache(maxsize=4096)
+def _keywords(text: str) -> frozenset[str]:
+    return frozenset(islice(_words(text), LIMIT))
 
 
 def _words(text: str) -> Iterator[str]:

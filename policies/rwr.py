@@ -45,6 +45,11 @@ class Rwr:
         return needs(self.relevance)
 
     @property
+    def reads_prompt(self) -> bool:
+        """Whether relevance is to the current prompt."""
+        return self.relevance != "tags"
+
+    @property
     def normalised(self) -> bool:
         """Whether the weights given do not sum to 1, so that others are used in their place."""
         return not math.isclose(self.alpha + self.beta, 1.0)

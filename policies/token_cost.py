@@ -34,6 +34,11 @@ class TokenCost:
         """Similarity, where the options measure value by it."""
         return needs(self.relevance)
 
+    @property
+    def reads_prompt(self) -> bool:
+        """Whether value is relevance to the current prompt."""
+        return self.relevance not in ("tags", "none")
+
     def plan(self, window: Window, target: int, context: Context) -> Plan:
         """Evict the slots of least value for a token until the target is met."""
         if window.used <= target:

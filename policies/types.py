@@ -112,3 +112,11 @@ class Policy(Protocol):
     def plan(self, window: Window, target: int, context: Context) -> "Plan":
         """Actions that bring `window.used` to at most `target` tokens, or as near as pins and protection allow."""
         ...
+
+
+def reads_prompt(policy: Policy) -> bool:
+    """Whether what a policy evicts depends on the current prompt, so that a plan cannot be made before it is known.
+
+    A policy says so with an attribute `reads_prompt`; without one it does if it needs similarity or vectors.
+    """
+    return bool(getattr(policy, "reads_prompt", policy.needs & {Need.SIMILARITY, Need.VECTORS}))

@@ -29,9 +29,9 @@ def test_the_last_results_stay_until_slots_have_to_go() -> None:
 
 
 def test_a_group_of_several_results_counts_each() -> None:
-    parallel = agent(t6={"results": 2}, t7={"results": 0, "result_tokens": 0})
-    assert did(POLICY, parallel, 258) == "-t2 -t3 -t4 -t5"
-    assert did(ClearToolResults(placeholder="cleared", keep=3), parallel, 360) == "-t2 -t3 -t4"
+    keep_three = ClearToolResults(placeholder="cleared", keep=3)
+    assert did(keep_three, agent(t6={"results": 2}), 258) == "-t2 -t3 -t4 -t5"
+    assert did(keep_three, agent(t6={"results": 1}), 346) == "-t2 -t3 -t4"
 
 
 def test_what_is_no_longer_than_the_placeholder_is_left() -> None:

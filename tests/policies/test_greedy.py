@@ -61,6 +61,7 @@ ALTERNATE = [
     ("across-before-the-latest-tools", "U* A U A! U* T", {}, 50, "A1 U2"),
     ("no-partner-stays", "U* A U* A! U*", {}, 0, ""),
     ("no-partner-yet", "U A A U U*", {}, 10, "U0 A1 A2 U3"),
+    ("two-that-waited-meet", "A A U U U*", {"A0": -4, "U3": -3, "A1": -2, "U2": -1}, 10, "A1 U2 A0 U3"),
     ("a-partner-appears", "A A U U*", {"A0": -2, "A1": -1}, 20, "A1 U2"),
 ]
 

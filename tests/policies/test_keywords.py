@@ -25,6 +25,11 @@ def test_only_the_first_fifty_words_count() -> None:
     assert "late" not in keywords("parcel " * 50 + "late")
 
 
+def test_a_giant_text_is_read_only_at_its_beginning() -> None:
+    assert keywords("the " * 200_000 + "end") == frozenset()
+    assert keywords("start " + " " * 2_000_000 + "end") == {"start"}
+
+
 def test_overlap_is_the_share_of_the_larger_set() -> None:
     assert overlap(frozenset("ab"), frozenset("bcde")) == 0.25
     assert overlap(frozenset(), frozenset()) == 0

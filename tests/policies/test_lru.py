@@ -33,6 +33,8 @@ def test_without_times_turns_decide(age: str) -> None:
 
 
 def test_an_access_from_before_the_slot_was_seen_changes_nothing() -> None:
+    early = slot("u3", created_at=7.0, last_accessed_at=5.5)
+    assert order(Lru(), slot("u1", created_at=5.0), slot("a2", "assistant", created_at=6.0), early) == "u1 a2 u3"
     assert order(Lru(), slot("u1", created_at=5.0), slot("a2", "assistant", created_at=6.0, last_accessed_at=1.0)) == (
         "u1 a2"
     )

@@ -16,7 +16,7 @@ from policies.errors import PolicyError
 from policies.fifo import Fifo
 from policies.plan import Plan
 from policies.priority import Priority
-from policies.types import Context, Need, Window
+from policies.types import Context, Need, Window, reads_prompt
 from tests.policies.conformance import conforms
 from tests.policies.sample_windows import talk
 
@@ -144,6 +144,25 @@ def test_every_policy_and_option_is_explained(name: str) -> None:
     assert found.doc.endswith(".")
     assert all(one.doc for one in found.options)
     assert registry.create(name).needs == found.needs
+
+
+READS: list[tuple[str, dict[str, Any], bool]] = [
+    *((name, {}, False) for name in ("fifo", "lru", "lru_token", "priority", "clear_tool_results")),
+    ("rwr", {}, True),
+    ("rwr", {"relevance": "keywords"}, True),
+    ("rwr", {"relevance": "tags"}, False),
+    ("token_cost", {}, True),
+    ("token_cost", {"relevance": "keywords"}, True),
+    ("token_cost", {"relevance": "tags"}, False),
+    ("token_cost", {"relevance": "none"}, False),
+    ("sampled", {"seed": 1}, True),
+]
+
+
+@pytest.mark.usefixtures("sampled")
+@pytest.mark.parametrize(("name", "options", "expected"), READS)
+def test_whether_a_policy_looks_at_the_prompt_is_known(name: str, options: dict[str, Any], expected: bool) -> None:
+    assert reads_prompt(registry.create(name, options)) is expected
 
 
 @pytest.mark.usefixtures("known")
