@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -66,7 +67,7 @@ def router(config: Config) -> Router:
 
 def unset_variables(config: Config, environ: Mapping[str, str]) -> tuple[str, ...]:
     """Problems: settings that name an environment variable which is not set, or empty."""
-    named = {("state_key_env",): config.state_key_env}
+    named: dict[tuple[str, ...], str | None] = {("state_key_env",): config.state_key_env}
     named |= {("upstreams", name, "api_key_env"): upstream.api_key_env for name, upstream in config.upstreams.items()}
     return tuple(
         f"{yaml_paths.dotted(path)}: must name an environment variable that is set, and {_mentioned(name)} is not"
@@ -140,7 +141,8 @@ def _inherited(where: problems.Path, given: Mapping[str, object], found: Mapping
     if len(where) < 3 or where[0] != "routes" or ("defaults", *where[2:]) not in found:
         return False
     at: object = given.get("routes")
-    for step in where[1:]:
+    steps: tuple[Any, ...] = where[1:]
+    for step in steps:
         if (isinstance(at, list) and isinstance(step, int)) or (isinstance(at, dict) and step in at):
             at = at[step]
         else:

@@ -195,14 +195,14 @@ class Defaults(Section):
     reserve_cap: Count | None = None
     max_messages: Positive | None = None
     thresholds: Thresholds = Thresholds()
-    targets: Targets = Field(Targets(), validate_default=True)
+    targets: Targets = Field(default=Targets(), validate_default=True)
     breathing_turns: Count = 8
     keep_prefix: Share = 0.0
     protect_last: Count = 4
     pin: Pin = Pin()
     on_overflow: OnOverflow = OnOverflow.TRUNCATE
     mode: Mode = Mode.ENFORCE
-    recall: Recall = Field(Recall(), validate_default=True)
+    recall: Recall = Field(default=Recall(), validate_default=True)
     alternate_roles: Literal["free", "strict"] | None = None
     first_role_user: bool | None = None
     hold: Hold = Hold()
@@ -261,7 +261,7 @@ class Config(Section):
     """A whole configuration, every default filled in."""
 
     server: Server = Server()
-    state: State = Field("memory://", validate_default=True)
+    state: State = Field(default="memory://", validate_default=True)
     state_ttl_s: Positive = 86_400
     state_key_env: Variable | None = None
     audit: Audit = Audit()

@@ -7,7 +7,6 @@ Scalars follow the core schema of YAML 1.2 (https://yaml.org/spec/1.2.2/#103-cor
 import difflib
 import re
 from collections.abc import Hashable, Iterable
-from typing import ClassVar
 
 import yaml
 
@@ -18,8 +17,6 @@ _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*\Z")
 
 class _Loader(yaml.SafeLoader):
     """PyYAML's safe loader with 1.2 scalars, that refuses duplicate keys and keys that are not strings."""
-
-    yaml_implicit_resolvers: ClassVar[dict[str, list[tuple[str, re.Pattern[str]]]]] = {}
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, object]:
         seen: dict[str, yaml.Mark] = {}
@@ -39,6 +36,7 @@ class _At(yaml.MarkedYAMLError):
         super().__init__(problem=problem, problem_mark=mark)
 
 
+_Loader.yaml_implicit_resolvers = {}
 for _tag, _pattern, _first in (
     ("null", r"(?:~|null|Null|NULL|)\Z", ["~", "n", "N", ""]),
     ("bool", r"(?:true|True|TRUE|false|False|FALSE)\Z", list("tTfF")),
