@@ -82,7 +82,7 @@ class Relay:
         await send({"type": "http.response.start", "status": status, "headers": headers})
         try:
             if not (bodiless or status in (204, 304)):
-                async for chunk in self._reply.chunks():
+                async for chunk in self._reply:
                     await send({"type": "http.response.body", "body": chunk, "more_body": True})
                     if self._on_chunk is not None:
                         with self._faults.guard("on_chunk"):

@@ -44,17 +44,20 @@ def _httpx_errors() -> Iterator[None]:
         raise kind(type(error).__name__) from error
 
 
-class _Stream(httpx.AsyncByteStream):
-    """A response body, handed on read by read."""
+class _Stream(httpx.AsyncByteStream, AsyncIterator[bytes]):
+    """A response body, handed on read by read; no generator, so that nothing is left behind by a reader that stops."""
 
     def __init__(self, response: aiohttp.ClientResponse) -> None:
         self._response = response
 
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        content = self._response.content
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
         with _httpx_errors():
-            while chunk := await content.readany():
-                yield chunk
+            if chunk := await self._response.content.readany():
+                return chunk
+        raise StopAsyncIteration
 
     async def aclose(self) -> None:
         # A connection whose response was not read to its end is of no further use, and closing it is what tells

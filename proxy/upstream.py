@@ -2,6 +2,7 @@
 
 import socket
 import ssl
+from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator
 
 import httpx
@@ -15,9 +16,10 @@ from proxy.transport import Transport
 _CREDENTIALS = frozenset({b"authorization", b"api-key", b"x-api-key"})
 
 
-class Reply:
+class Reply(AsyncIterator[bytes]):
     """What an upstream answers: status and header fields, and a body that is still on its way.
 
+    Iterating it gives each chunk of the body as soon as it is there, and raises UpstreamError if it breaks off.
     Whoever gets it closes it; closing before the end of the body drops the connection, which tells the upstream
     to stop.
     """
@@ -28,24 +30,29 @@ class Reply:
             raise TypeError(f"response stream: must be async, got {type(response.stream).__name__}")
         self._stream = response.stream
         self._body = aiter(response.stream)
-        self._peeked: list[bytes] = []
+        self._peeked: deque[bytes] = deque()
         self.status = response.status_code
         self.headers = fields.lowered(response.headers.raw)
 
-    async def chunks(self) -> AsyncIterator[bytes]:
-        """The body, each chunk as soon as it is there. Raises UpstreamError if it breaks off."""
-        while self._peeked:
-            yield self._peeked.pop(0)
-        while chunk := await self._read():
-            yield chunk
+    async def __anext__(self) -> bytes:
+        chunk = self._peeked.popleft() if self._peeked else await self._read()
+        if not chunk:
+            raise StopAsyncIteration
+        return chunk
+
+    def chunks(self) -> AsyncIterator[bytes]:
+        """The rest of the body."""
+        return self
 
     async def peek(self, limit: int) -> bytes:
-        """The body's first bytes, until at least `limit` are there or it ends; `chunks` still gives them.
+        """The body's first bytes, until at least `limit` are there or it ends; iterating still gives them.
 
         Raises UpstreamError if it breaks off before.
         """
-        while sum(map(len, self._peeked)) < limit and (chunk := await self._read()):
+        size = sum(map(len, self._peeked))
+        while size < limit and (chunk := await self._read()):
             self._peeked.append(chunk)
+            size += len(chunk)
         return b"".join(self._peeked)
 
     async def aclose(self) -> None:

@@ -20,7 +20,7 @@ class FakeReply:
         self._chunks = chunks
         self.closed = 0
 
-    async def chunks(self) -> AsyncIterator[bytes]:
+    async def __aiter__(self) -> AsyncIterator[bytes]:
         for chunk in self._chunks:
             await asyncio.sleep(0)
             if isinstance(chunk, Exception):
@@ -102,7 +102,7 @@ async def test_a_reply_that_breaks_off_is_never_completed(code, end) -> None:
 
 async def test_a_client_that_leaves_ends_the_turn() -> None:
     class Stalled(FakeReply):
-        async def chunks(self) -> AsyncIterator[bytes]:
+        async def __aiter__(self) -> AsyncIterator[bytes]:
             yield b"a"
             client.leaving.set()
             await asyncio.sleep(60)
@@ -126,7 +126,7 @@ async def test_a_server_that_cannot_send_says_that_the_client_has_left() -> None
 
 async def test_a_server_that_stops_ends_the_turn_and_is_obeyed() -> None:
     class Stalled(FakeReply):
-        async def chunks(self) -> AsyncIterator[bytes]:
+        async def __aiter__(self) -> AsyncIterator[bytes]:
             yield b"a"
             await asyncio.sleep(60)
 

@@ -27,7 +27,7 @@ async def opened(*args, **options) -> AsyncIterator[Upstream]:
 
 async def body_of(reply: Reply) -> bytes:
     try:
-        return b"".join([chunk async for chunk in reply.chunks()])
+        return b"".join([chunk async for chunk in reply])
     finally:
         await reply.aclose()
 
@@ -97,7 +97,7 @@ async def test_a_reply_left_in_the_middle_takes_its_connection_with_it(upstream:
     upstream.handler = answer
     async with opened("fake", upstream.url) as client:
         reply = await client.send("GET", b"/v1/x", [])
-        assert await anext(reply.chunks()) == b"a"
+        assert await anext(reply) == b"a"
         await reply.aclose()
         async with asyncio.timeout(1):
             await upstream.last.gone.wait()
