@@ -29,7 +29,7 @@ P = TypeVar("P", bound=type[Policy])
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Description:
-    """A policy as its users see it: what it does, what it needs with default options, and its options."""
+    """A policy as its users see it: what it does, its options, and what it needs where they have their defaults."""
 
     name: str
     doc: str
@@ -88,7 +88,10 @@ def describe(name: str) -> Description:
     policy = _find(name, "policy")
     options = tuple(option(policy, field) for field in dataclasses.fields(policy))  # type: ignore[arg-type]
     declared: object = policy.needs  # a property where options change it
-    needs = declared if isinstance(declared, frozenset) else create(name).needs
+    if isinstance(declared, frozenset):
+        needs = declared
+    else:
+        needs = frozenset() if any(one.required for one in options) else create(name).needs
     return Description(name, inspect.cleandoc(policy.__doc__ or ""), needs, options)
 
 

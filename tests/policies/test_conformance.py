@@ -70,9 +70,9 @@ def test_long_conversations_are_planned_quickly(policy: Policy) -> None:
     long = window(slot("sys", "system", pinned=True), *slots, alternate=True, user_first=True)
     context = Context(query=TEXTS[0], now=2000.0)
     policy.plan(long, long.used // 2, context)  # keyword sets are kept between requests
-    started = time.perf_counter()
+    started = time.process_time()
     plan = policy.plan(long, long.used // 2, context)
-    assert time.perf_counter() - started < 0.5  # ten times what it takes on a busy machine
+    assert time.process_time() - started < 0.5  # seconds of work: ten times what it takes
     assert plan.actions
 
 
