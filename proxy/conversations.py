@@ -109,6 +109,7 @@ class Conversations:
                 found = await self._store.look(_keys(chain[start:middle]))
                 newer = self._newest(chain, start, found)
             if newer is not None:
+                hit = newer
                 hit = await self._last(chain, newer)
                 self._recent.put(chain[hit.index], hit.value, hit.generation)
         except StoreError:
@@ -213,23 +214,19 @@ class Conversations:
         )
 
     async def _write(self, chain: Chain, known: Known, ledger: Ledger | None, mark: Mark | None) -> Known:
-        """Write the request's entry under its last digest, in the first generation that is free."""
+        """Write the request's entry under its last digest, unless one stands there that holds against it."""
         last = len(chain) - 1
         failed = False
-        if ledger is None and known.index == last:
-            try:
-                if mark is not None:
-                    await self._store.add({}, self._ttl_s, mark)
-            except StoreError:
-                failed = True
-            return replace(known, store_failed=known.store_failed or failed)
-        name = known.conversation or (self._new_id() if ledger is not None else "")
-        entry = Entry(ledger=known.ledger if ledger is None else ledger, conversation=name, seen=known.seen)
-        hit = _Hit(last, known.generation + 1 if known.index == last else 0, entry, encode(entry, self._seal))
+        there = self._mine(chain, known, ledger)
+        hit = there if there is not None else self._proposal(chain, known, ledger)
         try:
-            hit = await self._settle(chain, hit, known, ledger, mark)
+            if there is None:
+                hit = await self._settle(chain, hit, known, ledger, mark)
+            elif mark is not None:
+                await self._store.add({}, self._ttl_s, mark)
         except StoreError:
             failed = True
+            hit = self._mine(chain, known, ledger) or hit
         if 0 <= known.index < last:
             self._recent.retire(chain[known.index])
         self._recent.put(chain[last], hit.value, hit.generation)
@@ -241,6 +238,26 @@ class Conversations:
             generation=hit.generation,
             store_failed=known.store_failed or failed,
         )
+
+    def _mine(self, chain: Chain, known: Known, ledger: Ledger | None) -> _Hit | None:
+        """What this worker knows to stand under the last digest and to hold against what is to be written.
+
+        With the store down that is how two identical requests at once come to the same form.
+        """
+        last = len(chain) - 1
+        if ledger is None and known.index == last and known.entry is not None:
+            return _Hit(last, known.generation, known.entry, encode(known.entry, self._seal))
+        hit = self._here(chain[last:])
+        if hit is None or not _outranks(hit.entry, known, ledger):
+            return None
+        return replace(hit, index=last)
+
+    def _proposal(self, chain: Chain, known: Known, ledger: Ledger | None) -> _Hit:
+        last = len(chain) - 1
+        name = known.conversation or (self._new_id() if ledger is not None else "")
+        entry = Entry(ledger=known.ledger if ledger is None else ledger, conversation=name, seen=known.seen)
+        generation = known.generation + 1 if known.index == last else 0
+        return _Hit(last, generation, entry, encode(entry, self._seal))
 
     async def _settle(self, chain: Chain, hit: _Hit, known: Known, ledger: Ledger | None, mark: Mark | None) -> _Hit:
         """What stands after trying to write `hit`: itself, under the first generation that is free, or a winner."""

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import count
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -14,6 +15,9 @@ from proxy.conversations import GENERATIONS, LOOK, Conversations
 from proxy.identity import Chain
 from proxy.known import Known, Status
 from proxy.ledger import Ledger
+from proxy.stores.contract import Store
+from proxy.stores.opening import open_store
+from proxy.stores.steady import Limits
 from proxy.turns import Turns
 from tests.proxy.conversations import Message, assistant, user
 from tests.proxy.shared_store import SharedStore
@@ -33,7 +37,7 @@ def _digest(role: str, content: str) -> bytes:
 class Worker(Conversations):
     """A worker over the store, with a clock in the test's hand."""
 
-    def __init__(self, store: SharedStore, *, capacity: int = 10_000) -> None:
+    def __init__(self, store: Store, *, capacity: int = 10_000) -> None:
         numbers = count(1)
         self.now = 1_000.0
         super().__init__(
@@ -262,6 +266,19 @@ async def test_a_decision_made_while_the_store_is_down_stands_in_its_worker(work
     assert (await worker.replay(worker.of(messages))).ledger.decision == "d1"
 
 
+async def test_with_the_store_down_identical_requests_in_one_worker_send_one_form(
+    worker: Worker, store: SharedStore
+) -> None:
+    chain = worker.of(talk(5))
+    store.down = True
+
+    one, other = await asyncio.gather(worker.decide(chain, "one", (1,)), worker.decide(chain, "other", (2,)))
+    going_on = await worker.begin(chain, Known())
+
+    assert one.entry == other.entry == going_on.known.entry
+    going_on.release()
+
+
 async def test_what_others_wrote_meanwhile_stands_once_the_store_is_back(worker: Worker, store: SharedStore) -> None:
     chain = worker.of(talk(5))
     store.down = True
@@ -381,6 +398,34 @@ async def test_memory_holds_as_many_conversations_as_entries_and_a_kilobyte_for_
     store.down = True
     for number in range(size):
         assert (await worker.replay(worker.of(talk(99, f"talk {number}")))).index == 98
+
+
+@pytest.mark.parametrize("url", ["memory://", "sqlite:///{}/state.db"])
+async def test_every_kind_of_store_will_do(url: str, tmp_path: Path) -> None:
+    """With one behind time limits as an installation has it, opened by two workers where it can be shared."""
+    limits = Limits(call_s=20)
+    stores = [open_store(url.format(tmp_path), limits=limits) for _ in range(2 if url != "memory://" else 1)]
+    workers = [Worker(store) for store in stores]
+    messages = talk(2 * LOOK + 5)
+    try:
+        for store in stores:
+            await store.open()
+        first, last = workers[0], workers[-1]
+        await first.decide(first.of(messages[:5]), "d1")
+        known = await last.replay(last.of(messages))
+        turn = await last.begin(last.of(messages), known, Ledger(decision="d2", drops=frozenset({1, 2})))
+        more = first.of([*messages, assistant("ok"), user("more")])
+
+        held = await first.replay(more)
+        assert (known.ledger.decision, held.ledger.decision, len(held.turns)) == ("d1", "d2", 1)
+        assert not await first.wait(held.turns, 0.01)
+        await turn.end()
+        assert (await first.replay(more)).turns == ()
+    finally:
+        for each in workers:
+            await each.close()
+        for store in stores:
+            await store.close()
 
 
 REQUESTS = st.lists(st.tuples(st.integers(0, 1), st.integers(1, 6), st.booleans(), st.integers(0, 1)), max_size=20)
