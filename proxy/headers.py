@@ -4,6 +4,7 @@ Names are lower-case, as ASGI has them; order and duplicates are kept. Fields of
 section 7.6.1, and whatever `Connection` lists) are dropped in both directions.
 """
 
+import re
 from collections.abc import Iterable, Sequence
 
 Headers = Sequence[tuple[bytes, bytes]]
@@ -26,6 +27,7 @@ _HOP_BY_HOP = frozenset(
 # A sender must not list fields meant for every recipient (RFC 9110, section 7.6.1); one that does would
 # have the body misread behind us.
 _NEVER_LISTED = frozenset({b"content-length", b"content-type", b"content-encoding", b"authorization", b"api-key"})
+_CONTROL = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 # Digests of a body that has changed.
 _BODY_DIGESTS = frozenset({b"content-md5", b"digest", b"content-digest", b"repr-digest"})
 
@@ -77,7 +79,8 @@ def for_client(headers: Headers, *, status: int = 200, extra: Headers = ()) -> l
     """The fields of an upstream's response that the client gets, and `extra` ones, which replace their namesakes.
 
     A response is framed by `Content-Length` or by chunks, never by both (RFC 9112, section 6.3); 204 and 304
-    have no body, so nothing frames it.
+    have no body, so nothing frames it. Control characters become spaces (RFC 9110, section 5.5): servers refuse
+    to send them.
     """
     dropped = _connection_fields(headers)
     own = {name for name, _ in extra}
@@ -87,6 +90,8 @@ def for_client(headers: Headers, *, status: int = 200, extra: Headers = ()) -> l
         for name, value in headers
         if not (name in dropped or name in own or (unframed and name == b"content-length"))
     ]
+    if _CONTROL.search(b"".join(value for _, value in kept)):
+        kept = [(name, _CONTROL.sub(b" ", value)) for name, value in kept]
     kept.extend(extra)
     return kept
 

@@ -90,6 +90,11 @@ def test_fields_for_a_client(given, status, kept) -> None:
     assert headers.for_client(raw(*given), status=status) == raw(*kept)
 
 
+def test_control_characters_do_not_reach_the_client() -> None:
+    given = [(b"x-a", b"a\x01b\x7f"), (b"x-b", b"\xe9\tb")]
+    assert headers.for_client(given) == [(b"x-a", b"a b "), (b"x-b", b"\xe9\tb")]
+
+
 def test_extra_fields_replace_their_namesakes() -> None:
     extra = raw("x-trimtab-action: pass")
     assert headers.for_client(raw("x-trimtab-action: trimmed", "a: b"), extra=extra) == [*raw("a: b"), *extra]

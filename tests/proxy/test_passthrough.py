@@ -75,6 +75,18 @@ async def test_bytes_of_a_reply_arrive_unchanged(client, upstream, coding) -> No
     assert await client.rest() == body
 
 
+@pytest.mark.parametrize("field", [b"X-A: a\x01b", b"X-A: a\x7fb", b"X-A: \xff\xfe", b"X-A: a\r\n folded", b"X-A:"])
+async def test_odd_fields_of_an_upstream_do_no_harm(client, upstream, caplog, field) -> None:
+    async def answer(exchange: Exchange) -> None:
+        await exchange.send(b"HTTP/1.1 200 \xe9\r\n" + field + b"\r\nContent-Length: 2\r\n\r\nok")
+
+    upstream.handler = answer
+    await client.request("GET", b"/v1/x")
+    assert (await client.head())[0] == 200
+    assert await client.reader.readexactly(2) == b"ok"
+    assert not caplog.records
+
+
 async def test_nothing_is_added_to_a_request(client, upstream) -> None:
     sent = [
         ("Accept", "a/b"),
