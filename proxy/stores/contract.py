@@ -45,7 +45,8 @@ class Store(Protocol):
     ) -> Mapping[bytes, bytes]:
         """Write what is not there yet, and set a mark; gives the value that stands under each key afterwards.
 
-        The first writer wins: a key that has a value keeps it. `ttl_s` None never expires.
+        The first writer wins: a key that has a value keeps it. `ttl_s` None never expires, and where a bound is
+        reached it goes only when nothing else is left.
         """
         ...
 
@@ -62,7 +63,7 @@ class Store(Protocol):
         ...
 
     async def purge(self) -> int:
-        """Forget everything; gives the number of keys forgotten."""
+        """Forget everything; gives the number of values forgotten."""
         ...
 
     async def close(self) -> None:

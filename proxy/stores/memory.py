@@ -28,6 +28,7 @@ class _Lease:
 class MemoryStore:
     """The most recently used values: at most `max_entries` of them, and `max_bytes` with their bookkeeping.
 
+    Values that expire make room before those that never do. One that alone is over `max_bytes` is not kept.
     `clock` gives seconds. Raises ValueError for bounds below 1.
     """
 
@@ -44,14 +45,15 @@ class MemoryStore:
         self._max_entries = max_entries
         self._max_bytes = max_bytes
         self._clock = clock
-        self._entries: OrderedDict[bytes, _Entry] = OrderedDict()
+        self._expiring: OrderedDict[bytes, _Entry] = OrderedDict()
+        self._lasting: OrderedDict[bytes, _Entry] = OrderedDict()
         self._bytes = 0
         self._marks: dict[bytes, dict[bytes, float]] = {}
         self._leases: dict[bytes, _Lease] = {}
         self._swept = clock()
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return len(self._expiring) + len(self._lasting)
 
     @property
     def bytes_held(self) -> int:
@@ -110,8 +112,9 @@ class MemoryStore:
     async def purge(self) -> int:
         """Forget everything; gives the number of values forgotten."""
         now = self._clock()
-        forgotten = sum(entry.expires > now for entry in self._entries.values())
-        self._entries.clear()
+        forgotten = len(self._lasting) + sum(entry.expires > now for entry in self._expiring.values())
+        self._expiring.clear()
+        self._lasting.clear()
         self._marks.clear()
         self._leases.clear()
         self._bytes = 0
@@ -121,32 +124,38 @@ class MemoryStore:
         """Nothing to let go of."""
 
     def _get(self, key: bytes, now: float) -> bytes | None:
-        entry = self._entries.get(key)
+        shelf = self._lasting if key in self._lasting else self._expiring
+        entry = shelf.get(key)
         if entry is None:
             return None
         if entry.expires <= now:
-            self._drop(key)
+            self._drop(shelf, key)
             return None
-        self._entries.move_to_end(key)
+        shelf.move_to_end(key)
         return entry.value
 
     def _put(self, key: bytes, value: bytes, expires: float) -> None:
         size = len(key) + len(value) + ENTRY_OVERHEAD
-        self._entries[key] = _Entry(value, expires, size)
+        if size > self._max_bytes:
+            return
         self._bytes += size
-        while len(self._entries) > self._max_entries or self._bytes > self._max_bytes:
-            self._drop(next(iter(self._entries)))
+        shelf = self._lasting if expires == inf else self._expiring
+        shelf[key] = _Entry(value, expires, size)
+        while len(self) > self._max_entries or self._bytes > self._max_bytes:
+            victims = self._expiring or self._lasting
+            self._drop(victims, next(iter(victims)))
 
-    def _drop(self, key: bytes) -> None:
-        self._bytes -= self._entries.pop(key).size
+    def _drop(self, shelf: OrderedDict[bytes, _Entry], key: bytes) -> None:
+        self._bytes -= shelf.pop(key).size
 
     def _live(self, key: bytes, now: float) -> bool:
         return any(expires > now for expires in self._marks.get(key, {}).values())
 
     def _sweep(self, now: float) -> None:
         """Drop what has expired: values from the least recently used end, marks and leases once a minute."""
-        while self._entries and self._entries[oldest := next(iter(self._entries))].expires <= now:
-            self._drop(oldest)
+        shelf = self._expiring
+        while shelf and shelf[oldest := next(iter(shelf))].expires <= now:
+            self._drop(shelf, oldest)
         if now - self._swept < 60:
             return
         self._swept = now

@@ -3,12 +3,12 @@
 from proxy.stores.contract import Store
 from proxy.stores.memory import MemoryStore
 from proxy.stores.sqlite import SQLiteStore
-from proxy.stores.steady import Settled, SteadyStore
+from proxy.stores.steady import Limits, Settled, SteadyStore
 from proxy.stores.urls import Address, Backend, parse
 
 
-def open_store(url: str, *, settled: Settled | None = None) -> SteadyStore:
-    """The store that `url` names, ready for its `open`; `settled` hears of values written back late.
+def open_store(url: str, *, limits: Limits | None = None, settled: Settled | None = None) -> SteadyStore:
+    """The store that `url` names, behind time limits, ready for its `open`; `settled` hears of late writes.
 
     memory://                      this process alone, nothing kept
     sqlite:///file                 a file, relative to the working directory; sqlite:////path for an absolute one
@@ -18,7 +18,7 @@ def open_store(url: str, *, settled: Settled | None = None) -> SteadyStore:
     Raises ConfigError for anything else, naming the URL (credentials masked) and what would do.
     """
     address = parse(url)
-    return SteadyStore(_backend(address), name=address.name, settled=settled)
+    return SteadyStore(_backend(address), name=address.name, limits=limits, settled=settled)
 
 
 def _backend(address: Address) -> Store:

@@ -11,6 +11,12 @@ from proxy.stores.terms import milliseconds
 
 SWEPT_ROWS = 500  # a sweep takes at most this many rows of a table: a few milliseconds, so that nobody waits for it
 
+# What never expires is kept as long as there is anything else
+_OLDEST = (
+    "DELETE FROM entry WHERE number IN (SELECT number FROM entry WHERE expires IS NOT NULL ORDER BY number LIMIT ?)",
+    "DELETE FROM entry WHERE number IN (SELECT number FROM entry WHERE expires IS NULL ORDER BY number LIMIT ?)",
+)
+
 _VARIABLES = 500  # SQLite's own limit is 999 in old builds
 
 
@@ -88,11 +94,10 @@ def sweep(connection: sqlite3.Connection, bounds: Bounds, now: int) -> bool:
             "DELETE FROM lease WHERE key IN (SELECT key FROM lease WHERE expires <= ? LIMIT ?)",
         )
     ]
-    excess = min(_excess(connection, bounds), SWEPT_ROWS)
-    if excess > 0:
-        connection.execute(
-            "DELETE FROM entry WHERE number IN (SELECT number FROM entry ORDER BY number LIMIT ?)", (excess,)
-        )
+    left = excess = min(_excess(connection, bounds), SWEPT_ROWS)
+    for oldest in _OLDEST:
+        if left > 0:
+            left -= connection.execute(oldest, (left,)).rowcount
     return SWEPT_ROWS in deleted or excess == SWEPT_ROWS
 
 

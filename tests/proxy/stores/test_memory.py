@@ -27,12 +27,24 @@ async def test_bytes_are_bounded_and_given_back() -> None:
     assert store.bytes_held == 0
 
 
+async def test_what_never_expires_goes_last() -> None:
+    store = MemoryStore(max_entries=3)
+    await store.add({b"lasting1": b"v", b"lasting2": b"v"}, None)
+    for number in range(10):
+        await store.add({b"%d" % number: b"v"}, 60.0)
+    assert (await store.look([b"lasting1", b"lasting2", b"9"])).values == (b"v",) * 3
+
+    await store.add({b"lasting3": b"v", b"lasting4": b"v"}, None)
+    keys = [b"lasting%d" % number for number in range(1, 5)]
+    assert (await store.look(keys)).values == (None, b"v", b"v", b"v")
+
+
 async def test_a_value_over_the_bound_is_not_kept_but_stands_for_its_writer() -> None:
     store = MemoryStore(max_bytes=1000)
+    await store.add({b"other": b"v"}, None)
 
     assert await store.add({b"k": bytes(2000)}, None) == {b"k": bytes(2000)}
-    assert (await store.look([b"k"])).values == (None,)
-    assert store.bytes_held == 0
+    assert (await store.look([b"k", b"other"])).values == (None, b"v")
 
 
 async def test_what_expired_gives_its_room_back_without_being_asked_for() -> None:

@@ -4,6 +4,7 @@ import pytest
 
 from proxy.errors import ConfigError
 from proxy.stores import open_store
+from tests.proxy.stores.conftest import PATIENT
 from tests.proxy.stores.redis_servers import RedisCluster, RedisServer
 
 
@@ -16,7 +17,7 @@ async def test_a_url_opens_its_backend(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for url in ("memory://", "sqlite:///state.db", f"sqlite:///{tmp_path}/a.db", redis_server.url, redis_cluster.url):
-        store = open_store(url)
+        store = open_store(url, limits=PATIENT)
         await store.open()
         await store.purge()
         assert await store.add({b"k": b"v"}, 60.0) == {b"k": b"v"}

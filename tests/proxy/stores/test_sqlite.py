@@ -88,9 +88,10 @@ async def test_the_oldest_rows_go_when_there_are_too_many(tmp_path: Path, bounds
     path = tmp_path / "state.db"
     store = SQLiteStore(path, bounds=bounds, sweep_every_s=0.0)
     await store.open()
+    await store.add({b"lasting": b"v"}, None)
     keys = [b"%d" % number for number in range(300)]
     for key in keys:
-        await store.add({key: bytes(3000)}, None)
+        await store.add({key: bytes(3000)}, 60.0)
     await store.look([])
 
     held = (await store.look(keys)).values
@@ -99,6 +100,19 @@ async def test_the_oldest_rows_go_when_there_are_too_many(tmp_path: Path, bounds
     assert sum(alive) <= bounds.rows + 1
     assert sum(alive) * 3000 <= bounds.bytes
     assert sum(alive) >= 40
+    assert (await store.look([b"lasting"])).values == (b"v",)
+    await store.close()
+
+
+async def test_what_never_expires_is_bounded_as_well(tmp_path: Path) -> None:
+    store = SQLiteStore(tmp_path / "state.db", bounds=Bounds(rows=10), sweep_every_s=0.0)
+    await store.open()
+    keys = [b"%d" % number for number in range(30)]
+    for key in keys:
+        await store.add({key: b"v"}, None)
+    await store.look([])
+
+    assert (await store.look(keys)).values == (None,) * 20 + (b"v",) * 10
     await store.close()
 
 

@@ -91,6 +91,11 @@ async def test_what_becomes_corrupt_in_use_is_begun_afresh_once_for_all_workers(
         assert await second.add({b"k": b"second"}, None) == {b"k": b"first"}
         assert (await third.look([b"k", *KEYS])).values[:2] == (b"first", None)
 
+    # The others let go of the old file: that must not take the new one's log away
+    assert (await first.look([b"k"])).values == (b"first",)
+    fresh = await opened(path)
+    assert (await fresh.look([b"k"])).values == (b"first",)
+    await fresh.close()
     assert [line["event"] for line in logs] == ["store_corrupt"]
     for store in (first, second, third):
         await store.close()

@@ -13,6 +13,7 @@ from proxy.stores.contract import Found, Mark, StoreError
 from proxy.stores.memory import MemoryStore
 from proxy.stores.redis import RedisStore
 from proxy.stores.steady import Limits, SteadyStore
+from tests.proxy.stores.conftest import PATIENT
 from tests.proxy.stores.redis_servers import RedisServer
 
 
@@ -324,8 +325,10 @@ async def test_a_redis_that_is_killed_and_restarted_gets_what_it_missed(tmp_path
     """Two workers; the one that noticed the outage first writes late, and does not overwrite the other."""
     server = RedisServer(tmp_path)
     server.start()
-    slow = SteadyStore(RedisStore(server.url, name="redis"), name="redis", sleep=gate.sleep)
-    quick = SteadyStore(RedisStore(server.url, name="redis"), name="redis", breaker=Breaker(first_s=0.01))
+    slow = SteadyStore(RedisStore(server.url, name="redis"), name="redis", limits=PATIENT, sleep=gate.sleep)
+    quick = SteadyStore(
+        RedisStore(server.url, name="redis"), name="redis", limits=PATIENT, breaker=Breaker(first_s=0.01)
+    )
     workers = (slow, quick)
     try:
         for worker in workers:
