@@ -90,7 +90,8 @@ class Conversations:
         """What is known of the conversation that a request continues.
 
         One round trip; a second only where the newest digests tell nothing and there are others, or where the
-        prefix that was found has been decided about more than once.
+        prefix that was found has been decided about more than once. Of turns in other workers, those are seen that
+        stand under the newest digests (LOOK).
         """
         hit = self._here(chain)
         start = hit.index + 1 if hit is not None else 0

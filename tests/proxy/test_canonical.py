@@ -242,13 +242,13 @@ def read(message: dict[str, Any]) -> str:
     return json.dumps({**message, "calls": message.get("calls") or []}, sort_keys=True)
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 @given(MESSAGES, st.integers(0, 999), st.integers(0, 999))
 def test_writing_a_message_again_does_not_change_it(message: dict[str, Any], one: int, other: int) -> None:
     assert canonical(rawjson.read(write(message, one))) == canonical(rawjson.read(write(message, other)))
 
 
-@settings(max_examples=400)
+@settings(max_examples=400, deadline=None)
 @given(MESSAGES, MESSAGES, st.integers(0, 999))
 def test_two_messages_are_the_same_only_if_the_model_reads_the_same(
     one: dict[str, Any], other: dict[str, Any], seed: int
@@ -258,6 +258,7 @@ def test_two_messages_are_the_same_only_if_the_model_reads_the_same(
     assert same == (read(one) == read(other))
 
 
+@settings(deadline=None)
 @given(st.dictionaries(st.sampled_from(["role", "content", "tool_calls", "function_call", "audio", "x"]), VALUE))
 def test_any_object_has_a_digest(message: dict[str, Any]) -> None:
     assert len(digest(message)) == 16

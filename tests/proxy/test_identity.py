@@ -5,7 +5,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.identity import chain, digest, root, tenant
@@ -13,6 +13,7 @@ from proxy.identity import chain, digest, root, tenant
 DIGESTS = st.lists(st.integers(0, 2).map(lambda n: digest({"role": "user", "content": str(n)})), max_size=6)
 
 
+@settings(deadline=None)
 @given(DIGESTS, DIGESTS)
 def test_two_chains_share_exactly_the_prefix_their_messages_share(one: list[bytes], other: list[bytes]) -> None:
     start = root(b"salt", "main")

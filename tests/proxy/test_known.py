@@ -1,7 +1,7 @@
 """First-seen times stay few and ordered; a turn in flight holds decisions back."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.known import MAX_RUNS, Known, Move, Runs, Seen, extend, hold
@@ -41,6 +41,7 @@ def test_a_slow_clock_does_not_turn_time_back() -> None:
     assert extend((Seen(0, 100),), 1, 2, 40) == (Seen(0, 100),)
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 4), st.integers(-5, 500)), min_size=1, max_size=300))
 def test_times_stay_few_rise_and_never_make_a_message_younger(steps: list[tuple[int, int]]) -> None:
     runs: Runs = ()

@@ -47,7 +47,7 @@ class Xor:
         return bytes(byte ^ self.key for byte in sealed[1:]) if sealed[0] == self.key else None
 
 
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 @given(ENTRIES, st.sampled_from([None, Xor(7)]))
 def test_an_entry_comes_back_as_it_was(entry: Entry, seal: Xor | None) -> None:
     assert decode(encode(entry, seal), seal) == entry
@@ -67,6 +67,7 @@ def test_every_field_of_a_ledger_and_an_entry_is_written() -> None:
     assert decode(encode(entry)) == entry
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=60))
 def test_bytes_of_any_kind_are_an_entry_or_nothing(raw: bytes) -> None:
     for bytes_ in (raw, bytes([VERSION]) + raw):
@@ -76,6 +77,7 @@ def test_bytes_of_any_kind_are_an_entry_or_nothing(raw: bytes) -> None:
 ENTRY = Entry(ledger=Ledger(drops=frozenset(range(40)), clears={50: "[cleared]"}), conversation="c0ffee")
 
 
+@settings(deadline=None)
 @given(st.data())
 def test_damaged_bytes_never_raise(data: st.DataObject) -> None:
     raw = bytearray(encode(ENTRY))

@@ -1,7 +1,7 @@
 """What is sealed can be read with its key alone, and not changed without being noticed."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.known import Entry
@@ -12,6 +12,7 @@ from proxy.sealing import Sealer, derive
 KEY = derive(b"one").seal
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=100))
 def test_what_was_sealed_comes_back(plain: bytes) -> None:
     sealed = Sealer(KEY).seal(plain)
@@ -26,6 +27,7 @@ def test_a_text_is_never_sealed_the_same_way_twice() -> None:
     assert sealer.seal(b"text") != sealer.seal(b"text")
 
 
+@settings(deadline=None)
 @given(st.integers(0, 31), st.integers(1, 255))
 def test_a_change_is_noticed(position: int, change: int) -> None:
     sealed = bytearray(Sealer(KEY).seal(b"text"))
