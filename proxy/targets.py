@@ -10,7 +10,6 @@ from proxy.errors import ClientError
 _VERSION = re.compile(rb"/v\d+[a-z0-9]*(?=/|$)")
 _OWN_VERSION = re.compile(rb"/v1(?=[/?]|$)")
 _API_ROOT = re.compile(rb"(/openai)?(/v\d+[a-z0-9]*)?$")
-_DEPLOYMENT = re.compile(r"/openai/deployments/([^/]+)/")
 _DOTS = re.compile(rb"/(\.|%2e){1,2}(?=[/?;\\]|$)", re.IGNORECASE)
 
 
@@ -59,9 +58,3 @@ def join(base: bytes, target: bytes) -> bytes:
 def is_azure(target: bytes) -> bool:
     """Whether the path is one of Azure's, whose credentials go into `api-key`."""
     return target.startswith(b"/openai/")
-
-
-def deployment(path: str) -> str | None:
-    """The deployment that an Azure path names, which stands for the model; None for other paths."""
-    found = _DEPLOYMENT.search(path)
-    return found[1] if found else None

@@ -57,11 +57,3 @@ def test_dot_segments_are_refused(path) -> None:
     with pytest.raises(ClientError, match="segments") as caught:
         targets.of({"raw_path": path, "query_string": b""})
     assert (caught.value.status, caught.value.code) == (400, "bad_path")
-
-
-@pytest.mark.parametrize(
-    ("path", "name"),
-    [("/openai/deployments/gpt-prod/chat/completions", "gpt-prod"), ("/v1/chat/completions", None)],
-)
-def test_an_azure_path_names_its_deployment(path, name) -> None:
-    assert targets.deployment(path) == name
