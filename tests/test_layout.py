@@ -29,11 +29,13 @@ LAYERS = (
 )
 # Handed down as values from here on.
 READ_CONFIG = {"proxy.app", "proxy.check", "proxy.cli", "proxy.config", "proxy.offline", "proxy.serving"}
-IO = set(
-    "asyncio concurrent datetime ftplib glob http io logging mmap multiprocessing os pathlib secrets select shutil signal "
-    "smtplib socket sqlite3 ssl subprocess sys tempfile threading time urllib.request uuid webbrowser aiohttp anyio httpx "
-    "httpx_aiohttp openai redis requests starlette structlog uvicorn".split()
-)
+IO = {
+    *("asyncio", "concurrent", "logging", "multiprocessing", "signal", "subprocess", "threading"),
+    *("glob", "io", "mmap", "os", "pathlib", "shutil", "sqlite3", "sys", "tempfile"),
+    *("ftplib", "http", "select", "smtplib", "socket", "ssl", "urllib.request", "webbrowser"),
+    *("datetime", "secrets", "time", "uuid"),
+    *("aiohttp", "anyio", "httpx", "httpx_aiohttp", "openai", "redis", "requests", "starlette", "structlog", "uvicorn"),
+}
 IO_CALLS = {"breakpoint", "eval", "exec", "input", "open", "print"}
 POLICIES_MAY_USE = {"numpy", "pydantic", "pydantic_core", "regex", "sklearn"}
 FRONT_DOORS = {"policies.registry", "proxy.app", "proxy.cli", "proxy.gateway", "proxy.pipeline", "proxy.routes"}
