@@ -19,7 +19,7 @@ from redis.asyncio import BlockingConnectionPool, Redis, RedisCluster
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import RedisClusterException, RedisError, ResponseError
+from redis.exceptions import ReadOnlyError, RedisClusterException, RedisError, ResponseError
 
 from proxy.stores.contract import Found, Mark, StoreError
 from proxy.stores.terms import milliseconds
@@ -29,6 +29,7 @@ VALUE, MARK, LEASE = PREFIX + b"v:", PREFIX + b"m:", PREFIX + b"l:"
 
 _CONNECT_S = 5.0  # to connect, and for an answer; the caller's own limit is shorter
 _ADD_TRIES = 3
+_UNREACHABLE = "Redis Cluster cannot be connected"
 
 _MARK = b"""
 local time = redis.call('TIME')
@@ -180,6 +181,9 @@ class RedisStore:
                 # Errors are returned: raised, their message would quote the command, and with it the value
                 replies: list[Any] = await pipeline.execute(raise_on_error=False)
             for reply in replies:
+                if isinstance(reply, ReadOnlyError) and isinstance(self._client, Redis):
+                    # After a failover the old primary answers so until its name is looked up anew
+                    await self._client.connection_pool.disconnect(inuse_connections=False)
                 if isinstance(reply, Exception):
                     raise reply
         return replies
@@ -204,6 +208,9 @@ class _Failures:
 
 
 def _reason(error: BaseException) -> str:
-    """The kind of error, and of the server's answer at most its code («WRONGTYPE»), since the rest might quote."""
-    code = str(error).partition(" ")[0]
+    """What went wrong with the connection; of other errors the kind alone, since they might quote a command."""
+    text = " ".join(str(error).split())
+    if isinstance(error, RedisConnectionError | OSError) or text.startswith(_UNREACHABLE):
+        return text[:300] or type(error).__name__
+    code = text.partition(" ")[0]  # as in «WRONGTYPE Operation against a key …»
     return code if type(error) is ResponseError and code.isupper() and code.isalpha() else type(error).__name__
