@@ -16,11 +16,11 @@ _TEXTS = ("content", "refusal", "reasoning_content", "reasoning")
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens as the upstream counted them; `cached_tokens` is the part of the prompt that its cache had."""
+    """Tokens as the upstream counted them; `cached_tokens` is what its cache had of the prompt, None if it is silent."""
 
     prompt_tokens: int
     completion_tokens: int
-    cached_tokens: int = 0
+    cached_tokens: int | None = None
 
 
 class _Delta(msgspec.Struct):
@@ -213,7 +213,7 @@ class Assembly:
         cached = _count(details.get("cached_tokens")) if isinstance(details, dict) else None
         if cached is None:
             cached = _count(usage.get("prompt_cache_hit_tokens"))  # DeepSeek
-        self.usage = Usage(prompt, completion or 0, cached or 0)
+        self.usage = Usage(prompt, completion or 0, cached)
 
 
 def _merge(into: dict[str, Any], piece: dict[str, Any]) -> None:

@@ -185,6 +185,7 @@ def _route(settings: RouteSettings, config: Config) -> route.Route:
         recall_exclude_tools=frozenset(settings.recall.exclude_tools),
         hold_wait_s=settings.hold.wait_s,
         allow_overrides=settings.allow_overrides,
+        tenant_header=settings.tenant_header,
     )
 
 

@@ -10,13 +10,14 @@ from starlette.types import Message, Receive, Scope, Send
 from policies import registry
 from policies.errors import PolicyError
 from policies.types import Policy
-from proxy import answers, bodies, headers, routes, targets, wire
+from proxy import answers, bodies, headers, identity, routes, targets, wire
 from proxy.audit import Audit
 from proxy.errors import ClientError, ClientGone, UpstreamError
 from proxy.headers import Headers
+from proxy.intake import Incoming
 from proxy.matching import Found, Router, fingerprint
 from proxy.outcome import Action, Outcome
-from proxy.pipeline import Incoming, Pipeline
+from proxy.pipeline import Pipeline
 from proxy.presence import Presence
 from proxy.relay import End, Relay
 from proxy.route import Route
@@ -132,6 +133,8 @@ class Gateway:
                     pins=asked.pins,
                     policy=asked.policy,
                     budget=asked.budget,
+                    tenant=identity.tenant(fields, found.route.tenant_header),
+                    session=headers.text(fields, b"x-trimtab-session") or None,
                 )
                 outcome = await self._decide(incoming, asked, upstream, fields)
                 outcome.reason = outcome.reason or seen.reason
@@ -194,7 +197,9 @@ class Gateway:
         await relay(scope, receive, send)
 
     def _finish(self, outcome: Outcome, end: End, reading: Reading | None, status: int | None) -> None:
-        """Write the audit record of a turn that has ended."""
+        """End the turn and write its audit record."""
+        if outcome.turn is not None:
+            outcome.turn.release()
         record = outcome.record(everything=self._recording.everything, content=self._recording.content)
         usage = reading.usage if reading is not None else None
         record |= {

@@ -5,7 +5,7 @@ import re
 from hashlib import blake2b
 from typing import Any
 
-from proxy import rawjson
+from proxy import canonical, rawjson
 from proxy.chat import Audio, Call, File, Image, Message, Opaque, Part, Shape, Text
 
 _TEXT_TYPES = frozenset({"text", "input_text", "output_text"})
@@ -53,6 +53,7 @@ def read_message(raw: bytes, key: bytes) -> Message:
     return Message(
         role=role,
         digest=key,
+        canonical=canonical.digest(value),
         size=len(raw),
         shape=_shape(content),
         parts=_parts(content),

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 from policies.types import Policy
 from proxy import models, wire
-from proxy.pipeline import Incoming, Pipeline
+from proxy.intake import Incoming
+from proxy.pipeline import Pipeline
 from proxy.route import Route
 from proxy.tokens import counter
 

@@ -10,6 +10,7 @@ from proxy.budget import Budget, Trigger
 from proxy.decision import Fate
 from proxy.prompt import Prompt, slot_id
 from proxy.route import Route
+from proxy.turns import Turn
 
 
 class Action(StrEnum):
@@ -51,7 +52,7 @@ class Outcome:
     """`body` is what goes upstream; `changed` is False where it is the client's own bytes.
 
     `utilization_before` is an upper bound where the request was not counted (`counted` False). Token figures are
-    None there. `prompt`, `window`, `fates` are given where a cut was decided.
+    None there. `prompt`, `window`, `fates` are given where a cut was decided. `turn` is in flight until it is ended.
     """
 
     route: Route
@@ -86,6 +87,7 @@ class Outcome:
     prepared: str = "none"
     ledger: str = "none"
     cache_prefix_tokens: int | None = None
+    turn: Turn | None = None
 
     @property
     def alarming(self) -> bool:

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from policies.types import Kind, Slot, Window
+from policies.lru_token import accesses
+from policies.types import Kind, Need, Slot, Window
 from proxy.chat import Message, Text
 from proxy.grouping import Group, alternates
 from proxy.ledger import Ledger
@@ -87,14 +88,25 @@ def window(
     budget: int,
     asked: frozenset[int],
     content: Callable[[Message], int],
+    needs: frozenset[Need] = frozenset(),
+    first_seen: Callable[[int], float | None] = lambda _: None,
 ) -> Window:
-    """The live slots of a prompt with their pins and protection; `content` gives the tokens of a message's content."""
+    """The live slots of a prompt with their pins and protection, and what the policy needs to know of their use.
+
+    `asked` are the messages that the client pins; `content` gives the tokens of a message's content, `first_seen`
+    when a message was first seen, in seconds since the epoch.
+    """
     pins = pinned(original, prompt.groups, route.pins, asked)
     live = [g for g, group in enumerate(prompt.groups) if prompt.live(group)]
     protected = set(live[len(live) - route.protect_last :] if route.protect_last else ())
-    slots = [_slot(prompt, g, content, pinned=g in pins, protected=g in protected) for g in live]
+    slots = [
+        _slot(prompt, g, content, first_seen(prompt.groups[g].messages[0]), pinned=g in pins, protected=g in protected)
+        for g in live
+    ]
     slots = _release_large_task(slots, prompt, budget, asked, route)
     slots = _keep_prefix(slots, int(route.keep_prefix * budget))
+    if Need.USES in needs:
+        slots = _used(slots)
     return Window(
         slots=tuple(slots),
         budget=budget,
@@ -105,7 +117,15 @@ def window(
     )
 
 
-def _slot(prompt: Prompt, g: int, content: Callable[[Message], int], *, pinned: bool, protected: bool) -> Slot:
+def _slot(
+    prompt: Prompt,
+    g: int,
+    content: Callable[[Message], int],
+    created_at: float | None,
+    *,
+    pinned: bool,
+    protected: bool,
+) -> Slot:
     group = prompt.groups[g]
     messages = [m for i in group.messages if (m := prompt.messages[i]) is not None]
     results = [m for m in messages if m.answers is not None]
@@ -116,6 +136,7 @@ def _slot(prompt: Prompt, g: int, content: Callable[[Message], int], *, pinned: 
         text="\n".join(m.text for m in messages),
         tokens=sum(prompt.tokens[i] for i in group.messages),
         turn=g,
+        created_at=created_at,
         pinned=pinned,
         protected=protected and not pinned,
         orphan=group.orphan,
@@ -147,6 +168,18 @@ def _keep_prefix(slots: list[Slot], tokens: int) -> list[Slot]:
         tokens -= slot.tokens
         kept.append(replace(slot, protected=True) if tokens >= 0 and slot.evictable else slot)
     return kept
+
+
+def _used(slots: list[Slot]) -> list[Slot]:
+    """The slots with when they were last taken up by a later one, and how often."""
+    found = accesses(slots)
+    times = {slot.turn: slot.created_at for slot in slots}
+    return [
+        replace(slot, reference_count=access.references, last_accessed_at=times.get(access.turn))
+        if (access := found.get(slot.id)) is not None
+        else slot
+        for slot in slots
+    ]
 
 
 def _alternate(route: Route, messages: Sequence[Message]) -> bool:

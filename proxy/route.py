@@ -84,3 +84,4 @@ class Route:
     recall_exclude_tools: frozenset[str] = frozenset()
     hold_wait_s: float = 2.0
     allow_overrides: bool = False
+    tenant_header: str | None = None  # names the tenant instead of the key

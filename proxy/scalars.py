@@ -82,6 +82,12 @@ def _headers(value: dict[str, str]) -> dict[str, str]:
     return lowered
 
 
+def _header(value: str) -> str:
+    if not _HEADER.match(name := value.lower()):
+        raise ValueError(f"must be a header's name, letters, digits and dashes, got {value!r}")
+    return name
+
+
 def _fingerprint(value: str) -> str:
     if not re.fullmatch(r"[0-9a-f]{16}", value):
         raise ValueError(
@@ -108,6 +114,7 @@ def some(value: _C) -> _C:
 
 
 Name = Annotated[str, AfterValidator(_name)]
+HeaderName = Annotated[str, AfterValidator(_header)]
 Variable = Annotated[str, AfterValidator(_variable)]
 BaseUrl = Annotated[str, AfterValidator(_base_url)]
 State = Annotated[str, AfterValidator(_state)]

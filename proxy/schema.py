@@ -27,6 +27,7 @@ from proxy.scalars import (
     Count,
     Fingerprint,
     HeaderGlobs,
+    HeaderName,
     Name,
     PathPrefix,
     Positive,
@@ -207,6 +208,7 @@ class Defaults(Section):
     first_role_user: bool | None = None
     hold: Hold = Hold()
     allow_overrides: bool = False
+    tenant_header: HeaderName | None = None
 
     @field_validator("targets")
     @classmethod

@@ -10,10 +10,11 @@ import pytest
 
 from policies.plan import Evict, Plan
 from policies.types import Context, Need, Policy, Window
-from proxy import splice, wire
+from proxy import trimming, wire
 from proxy.errors import ClientError
+from proxy.intake import Incoming
 from proxy.outcome import Action, Outcome
-from proxy.pipeline import Incoming, Pipeline
+from proxy.pipeline import Pipeline
 from proxy.route import OnOverflow, Route
 from proxy.tokens import Cache, Counter, counter
 from tests.proxy.conversations import Message, agent, assistant, body, call, dialogue, route, system, user, words
@@ -232,7 +233,7 @@ def broken(*args: object, **kwargs: object) -> Any:
     ("target", "attribute", "fault"),
     [
         pytest.param(wire, "parse", "pipeline", id="parsing"),
-        pytest.param(splice, "splice", "splice", id="splicing"),
+        pytest.param(trimming, "splice", "splice", id="splicing"),
     ],
 )
 def test_a_fault_of_ours_sends_the_clients_own_bytes(
