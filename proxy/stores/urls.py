@@ -125,5 +125,5 @@ def _redis(parts: SplitResult, port: int | None, backend: Backend, url: str, nam
             raise ConfigError(f"state: unknown option {option!r} in {name!r}; options are {known}")
         if not re.fullmatch(form, value):
             raise ConfigError(f"state: option {option} must be {form.replace('.+', 'a path')}, got {value!r}")
-    target = url if backend is Backend.REDIS else url.replace("+cluster", "", 1)
+    target = ("rediss" if tls else "redis") + url[len(parts.scheme) :]
     return Address(backend, target, name)

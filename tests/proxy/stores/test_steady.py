@@ -370,7 +370,7 @@ async def test_while_redis_hangs_only_the_first_calls_wait(tmp_path: Path) -> No
         loop = asyncio.get_running_loop()
         start = loop.time()
         await fail(store, times=200)
-        assert loop.time() - start < 0.1
+        assert loop.time() - start < 2  # at 0.1 s each it would be 20
 
         server.resume()
         await until(lambda: not store.stats.down)

@@ -25,6 +25,8 @@ from proxy.stores.urls import Backend, masked, parse
             "rediss://h?ssl_ca_certs=/ca.pem&ssl_cert_reqs=required",
             "rediss://h?***",
         ),
+        ("REDIS+Cluster://h:1", Backend.CLUSTER, "redis://h:1", "REDIS+Cluster://h:1"),
+        ("Rediss://h:1", Backend.REDIS, "rediss://h:1", "Rediss://h:1"),
         ("redis+cluster://u:p@h:1", Backend.CLUSTER, "redis://u:p@h:1", "redis+cluster://***@h:1"),
         ("rediss+cluster://h:1/0", Backend.CLUSTER, "rediss://h:1/0", "rediss+cluster://h:1/0"),
     ],

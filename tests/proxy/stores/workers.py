@@ -25,7 +25,10 @@ def run_together(work: Callable[..., Any], times: int, *args: object) -> list[An
 
 
 def race(index: int, barrier: Barrier, url: str, keys: Sequence[bytes]) -> Mapping[bytes, bytes]:
-    """Open the store with all the others at once, add every key in an order of one's own; what stands."""
+    """Open the store with all the others at once, add every key in an order of one's own; what stands.
+
+    All wait for each other at every quarter of the way, so that none can be done before another begins.
+    """
 
     async def adding() -> Mapping[bytes, bytes]:
         store = open_store(url)
@@ -35,6 +38,8 @@ def race(index: int, barrier: Barrier, url: str, keys: Sequence[bytes]) -> Mappi
         random.Random(index).shuffle(order)
         standing: dict[bytes, bytes] = {}
         for start in range(0, len(order), 5):
+            if start % (len(order) // 4) == 0:
+                barrier.wait(START_S)
             part = dict.fromkeys(order[start : start + 5], b"writer %d" % index)
             while True:
                 try:
