@@ -3,67 +3,17 @@
 import asyncio
 import gzip
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-import httpx2
 import openai
 import pytest
 
-from proxy import config as configs
-from proxy.app import create_app
 from tests.fakes.upstream import Exchange, FakeUpstream
 from tests.proxy.conversations import agent, body, dialogue, user
+from tests.proxy.proxied import Records, Start, post
 from tests.validator import violations, worsened
 
-Start = Callable[..., Awaitable[httpx2.AsyncClient]]
-
-
-@dataclass(frozen=True)
-class Records:
-    """The audit file of a test."""
-
-    path: Path
-
-    async def get(self, count: int = 1) -> list[dict[str, Any]]:
-        async with asyncio.timeout(2):
-            while len(lines := self.path.read_text().splitlines()) < count:  # noqa: ASYNC110 - a file has no event
-                await asyncio.sleep(0.01)
-        return [json.loads(line) for line in lines]
-
-
-@pytest.fixture
-def records(tmp_path: Path) -> Records:
-    return Records(tmp_path / "audit.jsonl")
-
-
-@pytest.fixture
-async def start(upstream: FakeUpstream, serve: Any, records: Records) -> AsyncIterator[Start]:
-    """Starts the proxy in front of the fake upstream: `client = await start("defaults: {window: 1000}")`."""
-    clients: list[httpx2.AsyncClient] = []
-
-    async def starting(settings: str = "") -> httpx2.AsyncClient:
-        config = configs.loads(
-            f"upstreams: {{fake: {{base_url: '{upstream.url}/v1'}}}}\naudit: {{path: '{records.path}'}}\n{settings}"
-        )
-        client = httpx2.AsyncClient(base_url=await serve(create_app(config, {})), trust_env=False)
-        clients.append(client)
-        return client
-
-    yield starting
-    for client in clients:
-        await client.aclose()
-
-
 SMALL = "defaults: {window: 1000, reserve_output: 0, policy: fifo, breathing_turns: 0}"
-
-
-async def post(client: httpx2.AsyncClient, content: bytes, **headers: str) -> httpx2.Response:
-    return await client.post(
-        "/v1/chat/completions", content=content, headers={"content-type": "application/json", **headers}
-    )
 
 
 async def test_a_request_that_fits_leaves_byte_for_byte(start: Start, upstream: FakeUpstream, records: Records) -> None:

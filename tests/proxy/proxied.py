@@ -1,0 +1,47 @@
+"""The whole application in front of a fake upstream, for tests through the front door."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from proxy import config as configs
+from proxy.app import create_app
+from tests.fakes.upstream import FakeUpstream
+
+Start = Callable[..., Awaitable[httpx2.AsyncClient]]
+
+
+@dataclass(frozen=True)
+class Records:
+    """The audit file of a test."""
+
+    path: Path
+
+    async def get(self, count: int = 1) -> list[dict[str, Any]]:
+        """The records, as soon as there are `count`, in the order in which turns ended."""
+        async with asyncio.timeout(5):
+            while not self.path.exists() or len(lines := self.path.read_text().splitlines()) < count:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        return [json.loads(line) for line in lines]
+
+
+async def started(
+    serve: Callable[..., Awaitable[str]], upstream: FakeUpstream, records: Records, settings: str
+) -> httpx2.AsyncClient:
+    """A client of a proxy that was started with these settings; `server`, `audit` and `upstreams` are filled in."""
+    config = configs.loads(
+        f"upstreams: {{fake: {{base_url: '{upstream.url}/v1'}}}}\naudit: {{path: '{records.path}'}}\n{settings}"
+    )
+    return httpx2.AsyncClient(base_url=await serve(create_app(config, {})), trust_env=False, timeout=20)
+
+
+async def post(client: httpx2.AsyncClient, content: bytes, **headers: str) -> httpx2.Response:
+    """A chat request."""
+    return await client.post(
+        "/v1/chat/completions", content=content, headers={"content-type": "application/json", **headers}
+    )
