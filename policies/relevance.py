@@ -6,7 +6,8 @@ Three steps, and every number in them is in units of one standard deviation over
    conversation itself, and by its cosine with the prompt; a long text counts by the best of its pieces. Both are
    standardised and averaged. A text without a vector counts by its words alone.
 2. Each text takes a share of what its neighbours score: an answer shares few words with its question, and what a
-   conversation says about a thing stands together. The share halves with each step of distance.
+   conversation says about a thing stands together. The share halves with each step of distance. It is taken of
+   exponentials, so that one strong neighbour counts and many weak ones do not drag a strong text down.
 3. Texts of a speaker whom the prompt names, and texts said on a date that it names or in the days after, come first.
 """
 
@@ -30,8 +31,9 @@ DENSE = 0.5  # the weight of vectors against words
 NEIGHBOUR = 0.5  # the share that a neighbour gets, halved with each further step
 BACKWARD = 0.8  # what follows is worth a little more than what goes before
 REACH = 5  # steps to each side
-SPEAKER = 1.5
-DATE = 1.5
+SHARPNESS = 0.7  # of the exponential: towards 0 shares become plain sums, upwards the strongest neighbour alone counts
+SPEAKER = 2.0
+DATE = 2.0
 QUERY_TERMS = 64  # of a longer prompt the rarest terms are taken
 
 
@@ -45,7 +47,7 @@ class Passage:
     @classmethod
     def of(cls, text: str, speaker: str = "") -> "Passage":
         """Read `text`. This is the costly part: keep the passage for as long as the text may come again."""
-        return cls(read(f"{speaker}: {text}" if speaker else text), speaker)
+        return cls(read(text, speaker), speaker)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,13 +148,17 @@ def _standard(values: Scores) -> Scores:
 
 
 def _spread(values: Scores) -> Scores:
-    """Each value with its share of its neighbours'."""
-    spread = values.copy()
+    """Each value with its share of its neighbours', by a soft maximum; at either end there are fewer to take it of."""
+    own = np.exp(SHARPNESS * (values - values.max()))
+    spread, shares = own.copy(), np.ones(len(own))
     for step in range(1, min(REACH, len(values) - 1) + 1):
-        share = NEIGHBOUR**step
-        spread[step:] += share * values[:-step]
-        spread[:-step] += BACKWARD * share * values[step:]
-    return spread
+        after = NEIGHBOUR**step
+        before = BACKWARD * after
+        spread[step:] += after * own[:-step]
+        shares[step:] += after
+        spread[:-step] += before * own[step:]
+        shares[:-step] += before
+    return np.log(np.maximum(spread / shares, np.finfo(np.float64).tiny))
 
 
 def _spoken(asked: Terms, index: Index) -> Scores:

@@ -28,12 +28,16 @@ class Terms:
     heading: Date | None = None
 
 
-def read(text: str) -> Terms:
-    """The terms of `text`; of one over `LIMIT` characters, those of its first and last half of that."""
+def read(text: str, speaker: str = "") -> Terms:
+    """The terms of a text and of its speaker's name; of one over `LIMIT` characters, its first and last half of that.
+
+    A date counts as a term too, one and the same however it is written.
+    """
     if len(text) > LIMIT:
         text = f"{text[: LIMIT // 2]}\n{text[-LIMIT // 2 :]}"
     named = dates(text)
     counts = Counter(_terms(text))
+    counts.update(_terms(speaker))
     counts.update(f"={date.month}-{date.day}" for date in named if date.day is not None)
     return Terms(counts, counts.total(), named, heading(text))
 

@@ -72,9 +72,10 @@ def test_a_date_leads_to_what_was_said_on_it_and_soon_after() -> None:
     days = ["[Session 1 - 9:00 am on 2 March, 2024]\nHi!", "[Session 2 - 9:00 am on 9 May, 2024]\nHi!"]
     said = [days[0], "I went bowling.", "Nice.", *["mm"] * 8, days[1], "I went rowing yesterday.", "Nice."]
 
-    scores = relevance("What happened on May 8, 2024?", Index.of(said))
+    for speakers in (None, ["Ida", "Tom"] * 7):
+        scores = relevance("What happened on May 8, 2024?", Index.of(said, speakers))
 
-    assert scores[11:].min() > scores[:11].max()
+        assert scores[11:].min() > scores[:11].max()
 
 
 def test_vectors_find_what_words_do_not() -> None:
@@ -136,7 +137,7 @@ def test_scores_are_between_0_and_1_and_finite(said: list[str], query: str) -> N
 def test_what_was_read_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
     index = Index.of(WEATHER)
     seen: list[str] = []
-    monkeypatch.setattr("policies.relevance.read", lambda text: seen.append(text) or read(text))
+    monkeypatch.setattr("policies.relevance.read", lambda text, speaker: seen.append(text) or read(text, speaker))
 
     index.extended(["one more"])
 
