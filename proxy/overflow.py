@@ -1,6 +1,6 @@
 """What is left to do when all that is evictable is gone and the prompt is still over the budget. (pure)"""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import regex
