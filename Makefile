@@ -3,6 +3,8 @@
 VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
+WITH_EMBEDDINGS ?= 1
+EMBEDDINGS := $(if $(filter 0,$(WITH_EMBEDDINGS)),,$(VENV)/.installed-embeddings)
 
 # The first Python that is new enough and can make a virtual environment; PYTHON=... overrides the search.
 PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
@@ -20,7 +22,7 @@ COMPILE := PIP_CONFIG_FILE=/dev/null PIP_FIND_LINKS= PIP_EXTRA_INDEX_URL= $(BIN)
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-install: $(VENV)/.installed  ## make .venv with trimtab in it
+install: $(VENV)/.installed $(EMBEDDINGS)  ## make .venv with trimtab in it; WITH_EMBEDDINGS=0 leaves the model out
 
 install-dev: $(VENV)/.installed-dev  ## add what tests and linters need
 
@@ -62,6 +64,12 @@ $(VENV)/.installed: $(BIN)/python requirements.lock requirements-build.lock pypr
 	$(PIP) install --no-deps --no-build-isolation --editable .
 	@touch $@
 
-$(VENV)/.installed-dev: $(VENV)/.installed requirements-dev.lock
+# torch comes first and by itself, so that pip takes the build that its settings lead to and keeps it.
+$(VENV)/.installed-embeddings: $(VENV)/.installed constraints-embeddings.txt
+	$(PIP) install -c constraints-embeddings.txt torch
+	$(PIP) install -c constraints-embeddings.txt --no-build-isolation --editable '.[embeddings]'
+	@touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.installed $(EMBEDDINGS) requirements-dev.lock
 	$(PIP) install --require-hashes -r requirements-dev.lock
 	@touch $@

@@ -158,7 +158,9 @@ def _spread(values: Scores) -> Scores:
         shares[step:] += after
         spread[:-step] += before * own[step:]
         shares[:-step] += before
-    return np.log(np.maximum(spread / shares, np.finfo(np.float64).tiny))
+    spread /= shares
+    result: Scores = np.log(np.maximum(spread, np.finfo(np.float64).tiny))
+    return result
 
 
 def _spoken(asked: Terms, index: Index) -> Scores:

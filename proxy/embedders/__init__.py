@@ -1,0 +1,1 @@
+"""Where vectors come from: a model in this process, or an endpoint."""

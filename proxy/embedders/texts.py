@@ -1,0 +1,15 @@
+"""What every embedder does to a text before a model sees it."""
+
+from collections.abc import Sequence
+
+
+def plain(text: str) -> str:
+    """The text as valid Unicode: half of a surrogate pair, which JSON can hold and no tokenizer takes, becomes `?`."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
+def ends(pieces: Sequence[str], most: int) -> list[str]:
+    """The first and the last of the pieces of a text, `most` in all (2 or more); all where there are not more."""
+    if len(pieces) <= most:
+        return list(pieces)
+    return [*pieces[: most // 2], *pieces[most // 2 - most :]]
