@@ -1,6 +1,6 @@
 """A decision as data, the check that refuses one that breaks a promise, and the window it leaves."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from policies.errors import PlanError
@@ -28,10 +28,17 @@ class Shrink:
 
 @dataclass(frozen=True, slots=True)
 class Summarize:
-    """The slots with these ids become one summary slot at the place of the oldest."""
+    """The slots with these ids become one summary slot at the place of the oldest.
+
+    `tokens` is the most that the summary may cost in the prompt, framing included; what it comes to is known when it
+    is written. `priority` and `references` are those of the slot that stands for them from then on.
+    """
 
     slots: tuple[str, ...]
     reason: str
+    tokens: int
+    priority: int = 70
+    references: int = 0
 
 
 Action = Evict | Shrink | Summarize
@@ -49,8 +56,9 @@ def check(plan: Plan, window: Window, count: Callable[[str], int] = length) -> N
     """Raise PlanError for a plan that breaks a promise; `count` gives the tokens of a text.
 
     Refused: slots that are not in the window, a slot in two actions, a pinned or protected slot, a summary of
-    nothing, a shortening that is empty, that has no tool result to replace or that saves nothing; and, where the
-    window asks for it, turns that alternate less than before and a user's turn that is no longer first.
+    nothing, a shortening that is empty or that has no tool result to replace, a shortening or a summary that saves
+    nothing; and, where the window asks for it, turns that alternate less than before and a user's turn that is no
+    longer first.
     """
     slots = {slot.id: slot for slot in window.slots}
     touched: set[str] = set()
@@ -66,8 +74,8 @@ def check(plan: Plan, window: Window, count: Callable[[str], int] = length) -> N
             touched.add(id_)
             if isinstance(action, Shrink):
                 _check_shrink(action, slot, count, where)
-        if isinstance(action, Summarize) and not action.slots:
-            raise PlanError(f"plan of {plan.policy}: a summary of no slots")
+        if isinstance(action, Summarize):
+            _check_summary(action, slots, f"plan of {plan.policy}: a summary of")
     left = tuple(_left(plan, window))
     if window.alternate and breaks(left) > breaks(window.slots):
         raise PlanError(f"plan of {plan.policy}: user and assistant turns would no longer alternate")
@@ -76,17 +84,12 @@ def check(plan: Plan, window: Window, count: Callable[[str], int] = length) -> N
 
 
 def apply(plan: Plan, window: Window, count: Callable[[str], int] = length) -> Window:
-    """The window that a checked plan leaves, summaries apart: what is to be summarised is gone, the summary not in.
+    """The window that a checked plan leaves; a summary, not written yet, counts as what it may cost at most.
 
-    `count` gives the tokens of a text.
+    `count` gives the tokens of a text. A summary's slot has the id of the oldest slot that it stands for.
     """
     shrunk = {action.slot: action.text for action in plan.actions if isinstance(action, Shrink)}
-    gone = {id_ for action in plan.actions if not isinstance(action, Shrink) for id_ in _ids(action)}
-    slots = tuple(
-        shrink(slot, shrunk[slot.id], count) if slot.id in shrunk else slot
-        for slot in window.slots
-        if slot.id not in gone
-    )
+    slots = tuple(shrink(slot, shrunk[slot.id], count) if slot.id in shrunk else slot for slot in _left(plan, window))
     saved = sum(slot.tokens for slot in window.slots) - sum(slot.tokens for slot in slots)
     return replace(window, slots=slots, used=window.used - saved)
 
@@ -114,16 +117,43 @@ def _check_shrink(action: Shrink, slot: Slot, count: Callable[[str], int], where
         raise PlanError(f"{where} from {slot.result_tokens} to {after} tokens, which saves nothing")
 
 
+def _check_summary(action: Summarize, slots: Mapping[str, Slot], where: str) -> None:
+    if not action.slots:
+        raise PlanError(f"{where} no slots")
+    before = sum(slots[id_].tokens for id_ in action.slots)
+    if action.tokens < 1:
+        raise PlanError(f"{where} {len(action.slots)} slots in {action.tokens} tokens; give it 1 at least")
+    if action.tokens >= before:
+        raise PlanError(
+            f"{where} {len(action.slots)} slots from {before} to {action.tokens} tokens, which saves nothing"
+        )
+
+
 def _left(plan: Plan, window: Window) -> Iterator[Slot]:
     """The slots in the order in which they would be sent; a summary stands as a user's note where its oldest stood."""
     gone = {action.slot for action in plan.actions if isinstance(action, Evict)}
     summary = {id_: action for action in plan.actions if isinstance(action, Summarize) for id_ in action.slots}
-    written: list[Summarize] = []
+    written: set[str] = set()
     for slot in window.slots:
         action = summary.get(slot.id)
         if action is None:
             if slot.id not in gone:
                 yield slot
-        elif action not in written:
-            written.append(action)
-            yield Slot(id=slot.id, role="user", kind=Kind.SUMMARY, text="", tokens=0, turn=slot.turn)
+        elif slot.id not in written:
+            written.update(action.slots)
+            yield _summary(action, slot)
+
+
+def _summary(action: Summarize, oldest: Slot) -> Slot:
+    return Slot(
+        id=oldest.id,
+        role="user",
+        kind=Kind.SUMMARY,
+        text="",
+        tokens=action.tokens,
+        turn=oldest.turn,
+        created_at=oldest.created_at,
+        last_accessed_at=oldest.last_accessed_at,
+        priority=action.priority,
+        reference_count=action.references,
+    )

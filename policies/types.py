@@ -88,7 +88,8 @@ class Context:
     `query` is the current prompt (the last user message); `overflow` is how far the prompt is over the
     threshold's own target, as a share of the budget; `now` is seconds since the epoch; `count` gives the tokens
     of a text; `similarity` maps slot ids to their relevance to the query in 0..1; `vectors` maps slot ids to
-    unit vectors (float32, one dimension).
+    unit vectors (float32, one dimension); `query_vector` is the query's own, None where it has none.
+    `summary_tokens` is the most that one summary may cost in the prompt, 0 where none can be written.
     """
 
     query: str = ""
@@ -97,6 +98,8 @@ class Context:
     count: Callable[[str], int] = length
     similarity: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
     vectors: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
+    query_vector: object | None = None
+    summary_tokens: int = 0
 
 
 class Policy(Protocol):

@@ -7,9 +7,9 @@ import itertools
 from collections.abc import Iterator
 
 from policies.errors import PlanError
-from policies.plan import Evict, Plan, Shrink, apply, check
+from policies.plan import Evict, Plan, Shrink, Summarize, apply, check
 from policies.turns import is_turn
-from policies.types import Context, Policy, Window
+from policies.types import Context, Kind, Need, Policy, Slot, Window
 
 
 def conforms(policy: Policy, window: Window, target: int, context: Context) -> Plan:
@@ -23,6 +23,7 @@ def conforms(policy: Policy, window: Window, target: int, context: Context) -> P
     check(plan, window, context.count)
     after = apply(plan, window, context.count)
     _touches_nothing_else(plan, window, after)
+    _summarises_what_can_be(plan, policy, window, after, context)
     assert after.used == after.overhead + sum(slot.tokens for slot in after.slots)
     if after.used > target:
         for more in _more(after):
@@ -35,6 +36,7 @@ def _touches_nothing_else(plan: Plan, window: Window, after: Window) -> None:
     left = {slot.id: slot for slot in after.slots}
     assert list(left) == [slot.id for slot in window.slots if slot.id in left], "the order changed"
     touched = {action.slot for action in plan.actions if isinstance(action, Evict | Shrink)}
+    touched.update(id_ for action in plan.actions if isinstance(action, Summarize) for id_ in action.slots)
     for slot in window.slots:
         if slot.id not in touched:
             assert left[slot.id] == slot
@@ -42,6 +44,22 @@ def _touches_nothing_else(plan: Plan, window: Window, after: Window) -> None:
     assert all(action.reason for action in plan.actions), "an action without a reason"
     texts = {slot.text for slot in window.slots if len(slot.text) > 3}
     assert not any(text in action.reason for action in plan.actions for text in texts), "a reason quotes a message"
+
+
+def _summarises_what_can_be(plan: Plan, policy: Policy, window: Window, after: Window, context: Context) -> None:
+    summaries = [action for action in plan.actions if isinstance(action, Summarize)]
+    if not summaries:
+        return
+    assert Need.SUMMARIES in policy.needs, "a summary that nobody was asked for"
+    before = {slot.id: slot for slot in window.slots}
+    left = {slot.id: slot for slot in after.slots}
+    for action in summaries:
+        assert action.tokens <= context.summary_tokens, "a summary longer than one may be"
+        covered: list[Slot] = [before[id_] for id_ in action.slots]
+        assert not any(slot.orphan or slot.kind is Kind.RECALL for slot in covered), "a summary of quotes or orphans"
+        assert action.references == sum(slot.reference_count for slot in covered)
+        oldest = next(slot for slot in window.slots if slot.id in action.slots)
+        assert left[oldest.id].kind is Kind.SUMMARY, "no summary where its oldest stood"
 
 
 def _more(window: Window) -> Iterator[tuple[str, ...]]:

@@ -3,7 +3,9 @@
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from policies.types import Context, Kind, Slot, Window
 
@@ -83,4 +85,13 @@ def contexts(draw: st.DrawFn) -> Context:
         now=draw(st.none() | st.just(5000.0)),
         similarity=similarity,
         overflow=draw(st.sampled_from([0.0, 0.15, 0.25, 0.5])),
+        vectors={f"s{i}": _direction(i) for i in draw(st.sets(st.integers(0, 24), max_size=24))},
+        query_vector=draw(st.none() | st.just(_direction(3))),
+        summary_tokens=draw(st.sampled_from([0, 60, 150])),
     )
+
+
+def _direction(i: int) -> NDArray[np.float32]:
+    """A unit vector of few dimensions; every seventh is the same."""
+    angles = np.arange(8, dtype=np.float32) * (i % 7 + 1)
+    return np.asarray(np.cos(angles) / np.linalg.norm(np.cos(angles)), dtype=np.float32)
