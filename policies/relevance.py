@@ -90,7 +90,8 @@ def relevance(
 ) -> Scores:
     """The relevance of each passage to `query`, 0..1: 1 is the most relevant of the conversation, 0 the least.
 
-    `vectors` runs parallel to the passages, None for one that has none. All are 0 where nothing tells them apart.
+    `vectors` runs parallel to the passages, None for one that has none. All are 0 where nothing tells them apart. The
+    prompt itself must not be among the passages: it would outshine them all.
     Raises ValueError for vectors that are not one for each passage.
     """
     if vectors is not None and len(vectors) != len(index):

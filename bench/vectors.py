@@ -1,0 +1,61 @@
+"""Vectors kept on disk between runs of a bench, by model and content."""
+
+import os
+import sqlite3
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from proxy.embeddings import Embedder, Vectors, key
+
+BATCH = 32
+
+
+def folder() -> Path:
+    """The user's cache folder, by the XDG base directory specification."""
+    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(base).expanduser() / "trimtab-bench"
+
+
+class DiskVectors:
+    """The vectors of an embedder; those that were made before come from `path`."""
+
+    def __init__(self, embedder: Embedder, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._embedder = embedder
+        self._disk = sqlite3.connect(path)
+        self._disk.execute(
+            "CREATE TABLE IF NOT EXISTS vectors (model TEXT, key BLOB, data BLOB, pieces INT, "
+            "PRIMARY KEY (model, key)) WITHOUT ROWID"
+        )
+        self._known: dict[bytes, Vectors] = {}
+
+    def missing(self, texts: Iterable[str]) -> list[str]:
+        """The texts that no vectors are known of, each once, the shortest first."""
+        return sorted((text for text in dict.fromkeys(texts) if self._find(key(text)) is None), key=len)
+
+    def make(self, texts: Sequence[str]) -> None:
+        """Make the vectors of a batch of texts and keep them."""
+        for text, vectors in zip(texts, self._embedder.embed(texts), strict=True):
+            half = vectors.astype(np.float16)
+            self._known[key(text)] = half
+            row = (self._embedder.name, key(text), half.tobytes(), len(half))
+            self._disk.execute("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?, ?)", row)
+        self._disk.commit()
+
+    def __getitem__(self, text: str) -> Vectors:
+        """The vectors of a text that were made before. Raises KeyError for another."""
+        found = self._find(key(text))
+        if found is None:
+            raise KeyError(text)
+        return found
+
+    def _find(self, digest: bytes) -> Vectors | None:
+        if digest not in self._known:
+            query = "SELECT data, pieces FROM vectors WHERE model = ? AND key = ?"
+            row = self._disk.execute(query, (self._embedder.name, digest)).fetchone()
+            if row is None:
+                return None
+            self._known[digest] = np.frombuffer(row[0], dtype=np.float16).reshape(row[1], -1)
+        return self._known[digest]

@@ -1,0 +1,101 @@
+"""A request as those see it who choose what of it is sent: its slots, their texts as an index, their vectors."""
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bench.facts import Probe
+from bench.vectors import DiskVectors
+from policies.relevance import Index, Passage, Vectors, relevance
+from policies.turns import last_user
+from policies.types import Window
+from proxy import tokens, wire
+from proxy.chat import Message
+from proxy.grouping import group
+from proxy.ledger import Ledger
+from proxy.memo import Memo
+from proxy.prompt import assemble, window
+from proxy.route import Alternate, Route
+
+PROTECTED = 3  # the last exchange and the question
+_COUNTS = tokens.Cache()
+_MEMO = Memo[Any]()
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """The window of a probe's request, per slot its messages by index; `query` is the prompt, `asked` its slot."""
+
+    probe: Probe
+    body: bytes
+    window: Window
+    messages: tuple[tuple[int, ...], ...]
+    speakers: tuple[str, ...]
+    query: str
+    asked: int
+
+    @property
+    def texts(self) -> list[str]:
+        """What vectors are made of."""
+        return [slot.text for slot in self.window.slots]
+
+    def relevance(self, vectors: DiskVectors | None) -> NDArray[np.float64]:
+        """The relevance of each slot to the query, by words alone where there are no vectors; 1 for the query's own."""
+        slots = self.window.slots
+        others = [i for i in range(len(slots)) if i != self.asked]
+        index = Index(tuple(_passage(slots[i].text, self.speakers[i]) for i in others))
+        scores = np.ones(len(slots))
+        if vectors is None:
+            scores[others] = relevance(self.query, index)
+        else:
+            known: list[Vectors | None] = [vectors[slots[i].text] for i in others]
+            scores[others] = relevance(self.query, index, known, vectors[self.query])
+        return scores
+
+
+def view(probe: Probe, route: Route) -> View:
+    """The view of a probe's request under a route's pins; alternation is left free."""
+    body = json.dumps(probe.request, ensure_ascii=False).encode()
+    chat = wire.parse(body, _MEMO)
+    counter = tokens.counter(chat.settings.model)
+    groups = group(chat.messages)
+
+    def count(message: Message) -> int:
+        return _COUNTS.message(counter, message)
+
+    prompt = assemble(chat.messages, groups, Ledger(), counter.overhead(chat.settings), count)
+    seen = window(prompt, chat.messages, route, prompt.used, frozenset(), count)
+    asked = min(last_user(seen.slots), len(groups) - 1)
+    return View(
+        probe=probe,
+        body=body,
+        window=seen,
+        messages=tuple(each.messages for each in groups),
+        speakers=tuple(chat.messages[each.messages[0]].name or "" for each in groups),
+        query=seen.slots[asked].text,
+        asked=asked,
+    )
+
+
+def bench_route(policy: Any, **settings: Any) -> Route:
+    """A route that pins little and lets turns stand as they come."""
+    return Route(
+        **{
+            "name": "bench",
+            "upstream": "none",
+            "policy": policy,
+            "protect_last": PROTECTED,
+            "alternate_roles": Alternate.FREE,
+            "first_role_user": False,
+            **settings,
+        }
+    )
+
+
+@cache
+def _passage(text: str, speaker: str) -> Passage:
+    return Passage.of(text, speaker)

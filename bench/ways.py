@@ -1,0 +1,124 @@
+"""Ways to bring a request down to a budget, each by name: bounds to compare with, rankings, and the policies."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bench.vectors import DiskVectors
+from bench.views import View, bench_route
+from policies import registry
+from proxy import wire
+from proxy.conversations import Conversations
+from proxy.intake import Incoming
+from proxy.pipeline import Pipeline
+from proxy.route import Route, Targets, Thresholds
+from proxy.stores.memory import MemoryStore
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """What is sent: the client's messages that are in it verbatim, by index, and its size in tokens."""
+
+    kept: frozenset[int]
+    tokens: int
+
+
+Way = Callable[[View, Sequence[int]], list[Sent]]
+"""Brings a view's request down to each of some targets in tokens, or as near as pins and protection allow."""
+
+
+def ways(names: Iterable[str], vectors: DiskVectors | None) -> dict[str, Way]:
+    """The ways called `names`. Raises PolicyError for a name that is neither one of `OWN` nor a policy's."""
+    own: dict[str, Way] = {
+        "identity": lambda view, targets: [_sent(view, range(len(view.window.slots)))] * len(targets),
+        "tail": _tail,
+        "oracle": _oracle,
+        "lexical": lambda view, targets: _fill(view, targets, view.relevance(None)),
+        "relevance": lambda view, targets: _fill(view, targets, view.relevance(vectors)),
+    }
+    return {name: own.get(name) or _policy(name) for name in names}
+
+
+OWN = ("identity", "tail", "oracle", "lexical", "relevance")
+
+
+def _sent(view: View, slots: Iterable[int]) -> Sent:
+    kept = sorted(slots)
+    used = view.window.overhead + sum(view.window.slots[i].tokens for i in kept)
+    return Sent(frozenset(index for i in kept for index in view.messages[i]), used)
+
+
+def _held(view: View) -> list[int]:
+    return [i for i, slot in enumerate(view.window.slots) if not slot.evictable]
+
+
+def _take(view: View, target: int, order: Iterable[int], *, contiguous: bool = False) -> Sent:
+    """Pinned and protected slots, and of the others, in this order, what still fits."""
+    slots = view.window.slots
+    kept = set(_held(view))
+    room = target - view.window.overhead - sum(slots[i].tokens for i in kept)
+    for i in order:
+        if i in kept:
+            continue
+        if slots[i].tokens <= room:
+            kept.add(i)
+            room -= slots[i].tokens
+        elif contiguous:
+            break
+    return _sent(view, kept)
+
+
+def _tail(view: View, targets: Sequence[int]) -> list[Sent]:
+    """The newest, without a gap: what most clients do."""
+    order = range(len(view.window.slots) - 1, -1, -1)
+    return [_take(view, target, order, contiguous=True) for target in targets]
+
+
+def _oracle(view: View, targets: Sequence[int]) -> list[Sent]:
+    """Knows the evidence, and takes of each fact the smallest slot that states it: all that pins and budget allow."""
+    slots = view.window.slots
+    owner = {index: i for i, messages in enumerate(view.messages) for index in messages}
+    smallest = {min((owner[index] for index in fact), key=lambda i: slots[i].tokens) for fact in view.probe.facts}
+    order = sorted(smallest, key=lambda i: slots[i].tokens)
+    return [_take(view, target, order) for target in targets]
+
+
+def _fill(view: View, targets: Sequence[int], scores: NDArray[np.float64]) -> list[Sent]:
+    """The most relevant slots that fit."""
+    order = [int(i) for i in np.argsort(-scores, kind="stable")]
+    return [_take(view, target, order) for target in targets]
+
+
+def _policy(name: str) -> Way:
+    """A policy as the proxy runs it, recall and overflow included, with the target as the only threshold."""
+    policy = registry.create(name)
+    route = bench_route(
+        policy,
+        thresholds=Thresholds(warn=1e-9, evict=1e-9, emergency=1e9),
+        targets=Targets(evict=1.0, emergency=1.0),
+        breathing_turns=0,
+    )
+
+    async def run(view: View, targets: Sequence[int]) -> list[Sent]:
+        return [await _piped(view, route, target) for target in targets]
+
+    return lambda view, targets: asyncio.run(run(view, targets))
+
+
+async def _piped(view: View, route: Route, target: int) -> Sent:
+    store = Conversations(MemoryStore(), salt=b"bench", ttl_s=60.0)
+    try:
+        pipeline = Pipeline(lambda _route, _model: view.window.used, store)
+        outcome = await pipeline.run(Incoming(route=route, body=view.body, reserve=0, budget=target))
+        if outcome.turn is not None:
+            await outcome.turn.end()
+    finally:
+        await store.close()
+    client, sent = wire.parse(view.body).messages, wire.parse(outcome.body).messages
+    whole = {message.digest for message in sent}
+    notes = "\n".join(m.text for m in sent if m.digest not in {message.digest for message in client})
+    kept = frozenset(i for i, m in enumerate(client) if m.digest in whole or (m.text and m.text in notes))
+    return Sent(kept, outcome.tokens_after or view.window.used)
