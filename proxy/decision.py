@@ -47,12 +47,14 @@ def decide(
     *,
     ledger: Ledger,
     on_overflow: OnOverflow,
+    room: int,
     recount: Callable[[Ledger], Prompt],
     faults: Faults,
 ) -> Decision:
     """Cut a prompt down to `target` tokens: one policy pass, and one overflow pass where that left it over the budget.
 
-    `recount` gives the prompt under another ledger.
+    `recount` gives the prompt under another ledger. What is shortened is shortened to `room` tokens: cut to the
+    budget's last token, it would be cut again, into other bytes, with the next message.
 
     Raises:
         ClientError: 400 context_length_exceeded, where it does not fit and the route says reject.
@@ -76,7 +78,7 @@ def decide(
         fates |= {action.slot: Fate("evict", action.score, action.reason) for action in forced}
         cut = record(Plan(plan.policy, forced), prompt, cut)
     if on_overflow is OnOverflow.TRUNCATE:
-        cuts = dict(truncate(recount(cut), left, window.budget, context.count))
+        cuts = dict(truncate(recount(cut), left, min(room, window.budget), context.count))
         cut = replace(cut, truncations={**cut.truncations, **cuts})
         for group in prompt.groups:
             if any(i in cuts for i in group.messages):

@@ -28,14 +28,14 @@ def force(window: Window, target: int) -> tuple[Evict, ...]:
 
 
 def truncate(
-    prompt: Prompt, window: Window, budget: int, count: Callable[[str], int]
+    prompt: Prompt, window: Window, room: int, count: Callable[[str], int]
 ) -> Iterator[tuple[int, tuple[Truncation, ...]]]:
-    """Cuts for the strings of unpinned user and tool messages, oldest first, until the prompt fits or none is left.
+    """Cuts for the strings of unpinned user and tool messages, oldest first, down to `room` tokens or as near as can be.
 
     Yields (message index, cuts of its parts). Cuts fall on grapheme borders.
     """
     pinned = {slot.id for slot in window.slots if slot.pinned}
-    over = window.used - budget
+    over = window.used - room
     live = {slot.id for slot in window.slots}
     for group in prompt.groups:
         if slot_id(group) in pinned or slot_id(group) not in live:

@@ -117,6 +117,7 @@ class Trimming:
                 context,
                 ledger=ledger,
                 on_overflow=route.on_overflow,
+                room=int(route.thresholds.evict * budget),
                 recount=self.prompt,
                 faults=self._faults,
             )

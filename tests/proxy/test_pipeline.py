@@ -108,7 +108,7 @@ def test_truncate_shortens_protected_results_in_the_middle_and_keeps_both_ends()
 
 def test_truncate_goes_from_old_to_new_and_only_as_far_as_needed() -> None:
     messages = [system(), user("task"), *call(0, GIANT), *call(1, GIANT), *call(2, GIANT)]
-    outcome = settle(messages, route(window=9000))
+    outcome = settle(messages, route(window=10_000))
 
     shortened = [i for i, (old, new) in enumerate(zip(messages, sent(outcome), strict=True)) if old != new]
     assert shortened == [3]
