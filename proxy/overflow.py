@@ -30,7 +30,7 @@ def force(window: Window, target: int) -> tuple[Evict, ...]:
 def truncate(
     prompt: Prompt, window: Window, room: int, count: Callable[[str], int]
 ) -> Iterator[tuple[int, tuple[Truncation, ...]]]:
-    """Cuts for the strings of unpinned user and tool messages, oldest first, down to `room` tokens or as near as can be.
+    """Cuts for the strings of unpinned user and tool messages, oldest first, until the prompt is down to `room` tokens.
 
     Yields (message index, cuts of its parts). Cuts fall on grapheme borders.
     """
