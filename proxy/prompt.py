@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from policies.lru_token import accesses
 from policies.types import Kind, Need, Slot, Window
 from proxy.chat import Message, Text
-from proxy.grouping import Group, alternates
+from proxy.grouping import INSTRUCTIONS, Group, alternates
 from proxy.ledger import Ledger
 from proxy.route import Alternate, Pins, Route
 
@@ -59,12 +59,13 @@ def slot_id(group: Group) -> str:
 def pinned(messages: Sequence[Message], groups: Sequence[Group], pins: Pins, asked: frozenset[int]) -> frozenset[int]:
     """Indexes of the groups that no policy may touch.
 
-    System and developer messages wherever they stand, the last user message, a trailing assistant message, the first
-    user message, and what the route or the client (`asked`: message indexes) pins.
+    System and developer messages wherever they stand, the last user message (the newest slot where there is none: a
+    prompt of instructions alone asks nothing), a trailing assistant message, the first user message, and what the
+    route or the client (`asked`: message indexes) pins.
     """
     users = [g for g, group in enumerate(groups) if group.role == "user"]
-    found = {g for g, group in enumerate(groups) if group.role in ("system", "developer")}
-    found.update(users[-1:])
+    found = {g for g, group in enumerate(groups) if group.role in INSTRUCTIONS}
+    found.update(users[-1:] or [g for g in range(len(groups)) if g not in found][-1:])
     if pins.first_user:
         found.update(users[:1])
     if messages[-1].role == "assistant":
