@@ -1,16 +1,19 @@
 """What was decided for a conversation, by reference: applied to the same messages it gives the same bytes. (pure)
 
 A ledger speaks of the messages of one prefix by their index. It holds no text of any message: what was shortened is
-cut again from the client's message, what was cleared is replaced by the policy's placeholder again.
+cut again from the client's message, what was cleared is replaced by the policy's placeholder again, and notes quote
+the client's messages again.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 
 from proxy.chat import Message, Part, Shape, Text
 from proxy.grouping import Group
+from proxy.notes import Keys, Note, render
 from proxy.splice import Edits
+from proxy.splice import Note as Insertion
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +38,7 @@ class Ledger:
     """Every action in force for a prefix of `length` messages, and the audit id of the decision that made it.
 
     `drops` are indexes of messages that are gone, `clears` maps tool messages to the placeholder that stands for
-    their content, `truncations` maps messages to what was cut from their parts.
+    their content, `truncations` maps messages to what was cut from their parts; `notes` stand in their order.
     """
 
     decision: str = ""
@@ -43,9 +46,16 @@ class Ledger:
     drops: frozenset[int] = frozenset()
     clears: Mapping[int, str] = field(default_factory=dict)
     truncations: Mapping[int, tuple[Truncation, ...]] = field(default_factory=dict)
+    notes: tuple[Note, ...] = ()
+
+    def rendered(self, messages: Sequence[Message], keys: Keys) -> Iterator[tuple[Note, str]]:
+        """The notes with their texts; those left out that cannot be rendered any more."""
+        for note in self.notes:
+            if (text := render(note, messages, keys)) is not None:
+                yield note, text
 
     def __bool__(self) -> bool:
-        return bool(self.drops or self.clears or self.truncations)
+        return bool(self.drops or self.clears or self.truncations or self.notes)
 
     def settled(self, groups: Sequence[Group], keep: frozenset[int]) -> "Ledger":
         """The ledger for a longer list of messages: no half groups, and nothing of the messages in `keep` gone.
@@ -75,8 +85,8 @@ class Ledger:
             return _changed(message, _texts(message, cuts), whole=False)
         return message
 
-    def edits(self, messages: Sequence[Message]) -> Edits:
-        """The ledger as edits of the client's own bytes."""
+    def edits(self, messages: Sequence[Message], keys: Keys | None = None) -> Edits:
+        """The ledger as edits of the client's own bytes; `keys` are those that its notes were made with."""
         return Edits(
             drop=self.drops,
             contents=dict(self.clears),
@@ -85,6 +95,10 @@ class Ledger:
                 for index, cuts in self.truncations.items()
                 for part, text in _texts(messages[index], cuts).items()
             },
+            notes=tuple(
+                Insertion(before=note.before, text=text, merge=note.merge)
+                for note, text in self.rendered(messages, keys or Keys())
+            ),
         )
 
 

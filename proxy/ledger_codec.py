@@ -2,7 +2,7 @@
 
 A version byte, then msgpack. Indexes are written as runs (gap, length), since what is dropped mostly stands together;
 placeholders once each, however many messages they stand for, and sealed where there is a key: the configuration
-wrote them, or a policy from elsewhere, which may have put anything there.
+wrote them, or a policy from elsewhere, which may have put anything there. A summary that a model wrote comes sealed.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,10 +10,12 @@ from typing import Protocol
 
 import msgspec
 
+from policies.types import Kind
 from proxy.known import Entry, Runs, Seen
 from proxy.ledger import Ledger, Truncation
+from proxy.notes import Note, Quote
 
-VERSION = 1
+VERSION = 2
 MAX_INDEX = 1_000_000
 """No message of a request has an index this large; bytes that say so are broken."""
 
@@ -40,6 +42,18 @@ class _Cut(msgspec.Struct, array_like=True, frozen=True):
     parts: list[tuple[int, int, int]]
 
 
+class _Note(msgspec.Struct, array_like=True, frozen=True):
+    summary: bool
+    before: int
+    quotes: list[tuple[int, int, int]]
+    covers: list[int]
+    merge: bool
+    template: int
+    priority: int
+    references: int
+    sealed: bytes | None
+
+
 class _Stored(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
     conversation: str
     seen: list[int]
@@ -49,6 +63,7 @@ class _Stored(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_field
     texts: bytes
     clears: list[_Clear]
     cuts: list[_Cut]
+    notes: list[_Note]
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -79,6 +94,7 @@ def encode(entry: Entry, seal: Seal | None = None) -> bytes:
             _Cut(index, [(cut.part, cut.head, cut.tail) for cut in cuts])
             for index, cuts in sorted(ledger.truncations.items())
         ],
+        notes=[_stored_note(note) for note in ledger.notes],
     )
     return bytes([VERSION]) + _encoder.encode(stored)
 
@@ -108,7 +124,40 @@ def _entry(stored: _Stored, seal: Seal | None) -> Entry:
             drops=frozenset(_indexes(stored.drops)),
             clears=dict(sorted(clears.items())),
             truncations={cut.index: tuple(Truncation(*part) for part in cut.parts) for cut in stored.cuts},
+            notes=tuple(_note(note) for note in stored.notes),
         ),
+    )
+
+
+def _stored_note(note: Note) -> _Note:
+    return _Note(
+        summary=note.kind is Kind.SUMMARY,
+        before=note.before,
+        quotes=[(quote.message, quote.start, quote.end) for quote in note.quotes],
+        covers=_runs(note.covers),
+        merge=note.merge,
+        template=note.template,
+        priority=note.priority,
+        references=note.references,
+        sealed=note.sealed,
+    )
+
+
+def _note(stored: _Note) -> Note:
+    numbers = (stored.before, *(number for quote in stored.quotes for number in quote))
+    covers = tuple(_indexes(stored.covers))
+    if min(numbers) < 0 or bool(covers) != stored.summary:
+        raise _BrokenError("a note that nothing can be made of")
+    return Note(
+        kind=Kind.SUMMARY if stored.summary else Kind.RECALL,
+        before=stored.before,
+        quotes=tuple(Quote(*quote) for quote in stored.quotes),
+        covers=covers,
+        merge=stored.merge,
+        template=stored.template,
+        priority=stored.priority,
+        references=stored.references,
+        sealed=stored.sealed,
     )
 
 

@@ -1,5 +1,8 @@
 """How much of a prompt a provider's cache can hold from the request before. (pure)"""
 
+from collections.abc import Mapping
+
+from proxy.placed import Placed
 from proxy.prompt import Prompt
 
 
@@ -7,10 +10,14 @@ def shared_tokens(before: Prompt, length: int, after: Prompt) -> int:
     """Leading tokens of `after` that were sent the same way in `before`, which had only the first `length` messages.
 
     Both are of the same conversation, so their overhead (tool schemas, framing), which providers put first, is the
-    same. Counting stops at the first message that went away, came back or changed.
+    same. Counting stops at the first message or note that went away, came or changed.
     """
     tokens = after.overhead
+    there, here = _notes(before), _notes(after)
     for index in range(min(length, len(after.messages))):
+        if [each.text for each in there.get(index, ())] != [each.text for each in here.get(index, ())]:
+            return tokens
+        tokens += sum(each.tokens for each in here.get(index, ()))
         old, new = before.messages[index], after.messages[index]
         if old is None and new is None:
             continue
@@ -18,3 +25,11 @@ def shared_tokens(before: Prompt, length: int, after: Prompt) -> int:
             return tokens
         tokens += after.tokens[index]
     return tokens
+
+
+def _notes(prompt: Prompt) -> Mapping[int, list[Placed]]:
+    """The notes of a prompt by the message that they stand before."""
+    found: dict[int, list[Placed]] = {}
+    for placed in prompt.notes:
+        found.setdefault(placed.note.before, []).append(placed)
+    return found

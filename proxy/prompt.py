@@ -2,15 +2,19 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from policies.lru_token import accesses
 from policies.types import Kind, Need, Slot, Window
+from proxy.budget import LOWEST_TARGET
 from proxy.chat import Message, Text
 from proxy.grouping import INSTRUCTIONS, Group, alternates
 from proxy.ledger import Ledger
+from proxy.notes import Keys
+from proxy.placed import Placed, place
 from proxy.route import Alternate, Pins, Route
 
-GROWTH_SLOTS = 8  # how many of the newest slots tell how fast a conversation grows
+GROWTH_SLOTS = 16  # how many of the newest slots tell how fast a conversation grows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,17 +25,23 @@ class Prompt:
     messages: tuple[Message | None, ...]
     tokens: tuple[int, ...]
     overhead: int
+    notes: tuple[Placed, ...] = ()
 
     @property
     def used(self) -> int:
-        """Tokens of the whole prompt, overhead included."""
-        return sum(self.tokens) + self.overhead
+        """Tokens of the whole prompt, notes and overhead included."""
+        return sum(self.tokens) + sum(placed.tokens for placed in self.notes) + self.overhead
 
     @property
     def growth(self) -> float:
-        """Mean tokens of the newest slots: how much a turn adds."""
-        newest = self.groups[-GROWTH_SLOTS:]
-        return sum(self.tokens[i] for group in newest for i in group.messages) / max(1, len(newest))
+        """Tokens that a turn adds: a turn is one request, a reply with what answers it, of a user or of tools.
+
+        Mean over the newest GROWTH_SLOTS slots that are live, by how many of them a request can end with.
+        """
+        live = (group for group in reversed(self.groups) if group.role not in INSTRUCTIONS and self.live(group))
+        newest = list(islice(live, GROWTH_SLOTS))
+        turns = sum(1 for group in newest if group.role != "assistant")
+        return sum(self.tokens[i] for group in newest for i in group.messages) / max(1, turns)
 
     def live(self, group: Group) -> bool:
         """Whether the group is still in the prompt."""
@@ -44,11 +54,13 @@ def assemble(
     ledger: Ledger,
     overhead: int,
     count: Callable[[Message], int],
+    keys: Keys | None = None,
 ) -> Prompt:
-    """Apply the ledger and count what is left."""
+    """Apply the ledger and count what is left; `keys` are those that its notes were made with."""
     sent = tuple(ledger.message(i, message) for i, message in enumerate(messages)) if ledger else tuple(messages)
     tokens = tuple(0 if message is None else count(message) for message in sent)
-    return Prompt(groups=groups, messages=sent, tokens=tokens, overhead=overhead)
+    notes = tuple(place(ledger.rendered(messages, keys or Keys()), sent, count)) if ledger.notes else ()
+    return Prompt(groups=groups, messages=sent, tokens=tokens, overhead=overhead, notes=notes)
 
 
 def slot_id(group: Group) -> str:
@@ -105,7 +117,8 @@ def window(
         for g in live
     ]
     slots = _release_large_task(slots, prompt, budget, asked, route)
-    slots = _keep_prefix(slots, int(route.keep_prefix * budget))
+    slots = _with_notes(slots, prompt, first_seen)
+    slots = _keep_prefix(slots, route, budget, prompt.overhead)
     if Need.USES in needs:
         slots = _used(slots)
     return Window(
@@ -146,6 +159,19 @@ def _slot(
     )
 
 
+def _with_notes(slots: list[Slot], prompt: Prompt, first_seen: Callable[[int], float | None]) -> list[Slot]:
+    """The slots with those of the notes among them, where they stand."""
+    if not prompt.notes:
+        return slots
+    turns = {index: g for g, group in enumerate(prompt.groups) for index in group.messages}
+    placed = [
+        (each.note.before, 0, each.slot(turns.get(each.note.messages[0], 0), first_seen(each.note.messages[0])))
+        for each in prompt.notes
+    ]
+    own = [(prompt.groups[slot.turn].messages[0], 1, slot) for slot in slots]
+    return [slot for _, _, slot in sorted((*placed, *own), key=lambda each: each[:2])]
+
+
 def _release_large_task(
     slots: list[Slot], prompt: Prompt, budget: int, asked: frozenset[int], route: Route
 ) -> list[Slot]:
@@ -162,12 +188,21 @@ def _release_large_task(
     return [replace(slot, pinned=False, protected=True) if slot is task else slot for slot in slots]
 
 
-def _keep_prefix(slots: list[Slot], tokens: int) -> list[Slot]:
-    """Protect the oldest live slots up to `tokens`: what the provider has cached there stays cached."""
+def _keep_prefix(slots: list[Slot], route: Route, budget: int, overhead: int) -> list[Slot]:
+    """Protect the oldest live slots up to the route's share of the budget: what is cached there stays cached.
+
+    Less, where the deepest target could not be met beside them, since the next cut would then come all the sooner.
+    """
+    fixed = overhead + sum(slot.tokens for slot in slots if not slot.evictable)
+    spare = min(LOWEST_TARGET, route.targets.emergency) * budget - fixed
+    share = route.keep_prefix * budget
     kept = []
     for slot in slots:
-        tokens -= slot.tokens
-        kept.append(replace(slot, protected=True) if tokens >= 0 and slot.evictable else slot)
+        share -= slot.tokens
+        if slot.evictable:
+            spare -= slot.tokens
+        fits = share >= 0 and spare >= 0
+        kept.append(replace(slot, protected=True) if fits and slot.evictable else slot)
     return kept
 
 
@@ -176,7 +211,7 @@ def _used(slots: list[Slot]) -> list[Slot]:
     found = accesses(slots)
     times = {slot.turn: slot.created_at for slot in slots}
     return [
-        replace(slot, reference_count=access.references, last_accessed_at=times.get(access.turn))
+        replace(slot, reference_count=slot.reference_count + access.references, last_accessed_at=times.get(access.turn))
         if (access := found.get(slot.id)) is not None
         else slot
         for slot in slots

@@ -12,7 +12,8 @@ from proxy import rawjson
 from proxy.chat import Shape, Text
 from proxy.wire import Chat
 
-_GAP = "\n\n"  # between a note and the client's own words
+GAP = "\n\n"
+"""Between a note and the client's own words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +99,7 @@ def _edited(chat: Chat, index: int, edits: Edits) -> bytes:
     for (owner, part), text in edits.texts.items():
         if owner == index:
             content = _with_text(content, part, text)
-    opening = _GAP.join(note.text for note in edits.notes if note.merge and note.before == index)
+    opening = GAP.join(note.text for note in edits.notes if note.merge and note.before == index)
     if opening:
         content = _opened(content, opening)
     if span is None:
@@ -118,7 +119,7 @@ def _with_text(content: bytes, part: int, text: str) -> bytes:
 def _opened(content: bytes, opening: str) -> bytes:
     """The content with `opening` before everything that the client wrote there."""
     if content.startswith(b'"'):
-        return rawjson.write(opening + _GAP)[:-1] + content[1:]
+        return rawjson.write(opening + GAP)[:-1] + content[1:]
     if content.startswith(b"["):
         part = b'[{"type":"text","text":' + rawjson.write(opening) + b"}"
         return part + (b"," if rawjson.elements(content) else b"") + content[1:]

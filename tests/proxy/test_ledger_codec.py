@@ -6,14 +6,30 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from policies.types import Kind
 from proxy.known import Entry, Runs, extend
 from proxy.ledger import Ledger, Truncation
 from proxy.ledger_codec import VERSION, decode, encode
+from proxy.notes import Note, Quote
 
 INDEXES = st.integers(0, 5_000)
 CUTS = st.builds(Truncation, part=st.integers(0, 9), head=st.integers(0, 10**6), tail=st.integers(0, 10**6))
+QUOTES = st.lists(st.builds(Quote, message=INDEXES, start=INDEXES, end=INDEXES), max_size=4).map(tuple)
+RECALLS = st.builds(Note, kind=st.just(Kind.RECALL), before=INDEXES, quotes=QUOTES, merge=st.booleans())
+SUMMARIES = st.builds(
+    Note,
+    kind=st.just(Kind.SUMMARY),
+    before=INDEXES,
+    quotes=QUOTES,
+    covers=st.sets(INDEXES, min_size=1, max_size=9).map(lambda found: tuple(sorted(found))),
+    template=st.integers(1, 3),
+    priority=st.integers(0, 100),
+    references=st.integers(0, 9),
+    sealed=st.none() | st.binary(max_size=9),
+)
 LEDGERS = st.builds(
     Ledger,
+    notes=st.lists(RECALLS | SUMMARIES, max_size=3).map(tuple),
     decision=st.text("0123456789abcdef", max_size=16),
     length=st.integers(0, 10_000),
     drops=st.frozensets(INDEXES, max_size=30),
@@ -55,7 +71,24 @@ def test_an_entry_comes_back_as_it_was(entry: Entry, seal: Xor | None) -> None:
 
 def test_every_field_of_a_ledger_and_an_entry_is_written() -> None:
     full = Ledger(
-        decision="d", length=9, drops=frozenset({1}), clears={2: "x"}, truncations={3: (Truncation(0, 1, 2),)}
+        decision="d",
+        length=9,
+        drops=frozenset({1}),
+        clears={2: "x"},
+        truncations={3: (Truncation(0, 1, 2),)},
+        notes=(
+            Note(
+                kind=Kind.SUMMARY,
+                before=3,
+                quotes=(Quote(1, 2, 3),),
+                covers=(1, 4),
+                merge=True,
+                template=7,
+                priority=70,
+                references=2,
+                sealed=b"?",
+            ),
+        ),
     )
     empty = Ledger()
     assert all(getattr(full, f.name) != getattr(empty, f.name) for f in dataclasses.fields(Ledger)), (
