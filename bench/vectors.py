@@ -32,8 +32,9 @@ class DiskVectors:
         self._known: dict[bytes, Vectors] = {}
 
     def missing(self, texts: Iterable[str]) -> list[str]:
-        """The texts that no vectors are known of, each once, the shortest first."""
-        return sorted((text for text in dict.fromkeys(texts) if self._find(key(text)) is None), key=len)
+        """The texts that have vectors and none that are known, each once, the shortest first."""
+        new = (text for text in dict.fromkeys(texts) if self._embedder.reads(text) and self._find(key(text)) is None)
+        return sorted(new, key=len)
 
     def make(self, texts: Sequence[str]) -> None:
         """Make the vectors of a batch of texts and keep them."""
@@ -44,12 +45,9 @@ class DiskVectors:
             self._disk.execute("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?, ?)", row)
         self._disk.commit()
 
-    def __getitem__(self, text: str) -> Vectors:
-        """The vectors of a text that were made before. Raises KeyError for another."""
-        found = self._find(key(text))
-        if found is None:
-            raise KeyError(text)
-        return found
+    def get(self, text: str) -> Vectors | None:
+        """The vectors of a text that were made before; None in a script that the model does not know."""
+        return self._find(key(text)) if self._embedder.reads(text) else None
 
     def _find(self, digest: bytes) -> Vectors | None:
         if digest not in self._known:

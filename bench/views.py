@@ -52,8 +52,8 @@ class View:
         if vectors is None:
             scores[others] = relevance(self.query, index)
         else:
-            known: list[Vectors | None] = [vectors[slots[i].text] for i in others]
-            scores[others] = relevance(self.query, index, known, vectors[self.query])
+            known: list[Vectors | None] = [vectors.get(slots[i].text) for i in others]
+            scores[others] = relevance(self.query, index, known, vectors.get(self.query))
         return scores
 
 

@@ -8,7 +8,7 @@ import asyncio
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
@@ -32,11 +32,15 @@ _log = structlog.get_logger("trimtab")
 
 
 class Embedder(Protocol):
-    """Makes vectors of texts. Used from one thread alone, which may block; `close` is called there too."""
+    """Makes vectors of texts. `embed` and `close` are called from one thread alone, and may block."""
 
     @property
     def name(self) -> str:
         """Backend and model: vectors of one name compare with each other."""
+        ...
+
+    def reads(self, text: str) -> bool:
+        """Whether the model knows the script that `text` is written in. Quick, and from any thread."""
         ...
 
     def embed(self, texts: Sequence[str]) -> Sequence[NDArray[np.floating]]:
@@ -70,8 +74,9 @@ class Embeddings:
     """The vectors of an embedder; safe to use from any thread. Without an embedder there are none.
 
     `cache_bytes` bounds what is kept (about 1.4 KB for a text of one piece and 384 dimensions), `queue` the texts that
-    wait to be prepared: the oldest make room. After a failure the embedder is left alone for a while that doubles with
-    each; one that is missing is asked once. The thread starts with the first text and does not keep the process alive.
+    wait to be prepared: the oldest make room. Texts in a script that the model does not know have no vectors. After a
+    failure the embedder is left alone for a while that doubles with each; one that is missing is asked once. The
+    thread starts with the first text and does not keep the process alive.
 
     Raises ValueError for a queue below 1.
     """
@@ -135,7 +140,7 @@ class Embeddings:
         """Make vectors of texts, given in the order of the conversation, when there is time: the newest first."""
         with self._change:
             if self.available:
-                self._put_later({each: text for each, text in wanted.items() if each not in self._urgent})
+                self._put_later({each: text for each, text in self._readable(wanted) if each not in self._urgent})
 
     def close(self, timeout_s: float = 2.0) -> bool:
         """Stop, and let the embedder go; False if it is still at work after `timeout_s` seconds."""
@@ -149,10 +154,14 @@ class Embeddings:
         thread.join(timeout_s)
         return not thread.is_alive()
 
+    def _readable(self, wanted: Mapping[bytes, str]) -> Iterator[tuple[bytes, str]]:
+        if self._embedder is not None:
+            yield from ((each, text) for each, text in wanted.items() if self._embedder.reads(text))
+
     def _ask(self, wanted: Mapping[bytes, str], timeout_s: float) -> _Waiter | None:
         """Put what is missing before everything else; None where there is nothing to wait for."""
         with self._change:
-            missing = {each: text for each, text in wanted.items() if self._known.get(each) is None}
+            missing = {each: text for each, text in self._readable(wanted) if self._known.get(each) is None}
             if not missing or not self.available:
                 return None
             if timeout_s <= 0:

@@ -66,6 +66,10 @@ class EndpointEmbedder:
         """Backend and model."""
         return f"endpoint:{self._model}"
 
+    def reads(self, text: str) -> bool:
+        """Always: nobody here knows what the model behind the endpoint was trained on."""
+        return True
+
     def embed(self, texts: Sequence[str]) -> list[NDArray[np.float32]]:
         """The unit vectors of each text's pieces. Raises UpstreamError, and ValueError for an answer that is none."""
         self._runner = self._runner or asyncio.Runner()

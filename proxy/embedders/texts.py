@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+_BEGINNING = 2000  # characters
+
 
 def plain(text: str) -> str:
     """The text as valid Unicode: half of a surrogate pair, which JSON can hold and no tokenizer takes, becomes `?`."""
@@ -13,3 +15,11 @@ def ends(pieces: Sequence[str], most: int) -> list[str]:
     if len(pieces) <= most:
         return list(pieces)
     return [*pieces[: most // 2], *pieces[most // 2 - most :]]
+
+
+def mostly_ascii(text: str) -> bool:
+    """Whether at least half of the letters at the beginning of a text are unaccented Latin ones; true without any."""
+    if text.isascii():
+        return True
+    letters = [character.isascii() for character in text[:_BEGINNING] if character.isalpha()]
+    return 2 * sum(letters) >= len(letters)

@@ -27,6 +27,9 @@ class Letters:
         self.threads: set[int] = set()
         self.closed = 0
 
+    def reads(self, text: str) -> bool:
+        return "日" not in text
+
     def embed(self, texts: Sequence[str]) -> list[np.ndarray]:
         self.calls.append(list(texts))
         self.threads.add(threading.get_ident())
@@ -230,6 +233,16 @@ def test_without_an_embedder_there_are_no_vectors() -> None:
 
         assert embeddings.vectors(texts("a"), LONG) == {}
         assert not embeddings.available
+
+
+def test_texts_in_a_script_that_the_model_does_not_know_have_no_vectors() -> None:
+    embedder = Letters()
+    with running(embedder) as embeddings:
+        assert set(embeddings.vectors(texts("a", "日本"), LONG)) == {key("a")}
+        embeddings.prepare(texts("日"))
+        embeddings.vectors(texts("b"), LONG)
+
+    assert embedder.texts == ["a", "b"]
 
 
 def test_closing_releases_who_waits() -> None:

@@ -66,3 +66,20 @@ def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPat
 def test_limits_below_the_least_are_refused(option: str, value: int) -> None:
     with pytest.raises(ValueError, match=f"{option}: must be at least"):
         SentenceTransformerEmbedder(**{option: value})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        pytest.param("An order", True, id="english"),
+        pytest.param("", True, id="empty"),
+        pytest.param("4711 — 20 €", True, id="digits"),
+        pytest.param("Der Bäcker heißt Holm", True, id="german"),
+        pytest.param("酒店的价格是多少", False, id="chinese"),
+        pytest.param("预订 Aurora 酒店了吗", True, id="half"),
+        pytest.param("Где мой заказ?", False, id="russian"),
+    ],
+)
+def test_the_english_model_reads_latin_script_alone(text: str, read: bool) -> None:
+    assert SentenceTransformerEmbedder().reads(text) is read
+    assert SentenceTransformerEmbedder("some/multilingual-model").reads(text)
