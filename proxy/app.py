@@ -2,33 +2,44 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 
 import structlog
 from starlette.applications import Starlette
-from starlette.responses import JSONResponse, Response
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.routing import Route as Path
 from starlette.routing import WebSocketRoute
 from starlette.types import Receive, Scope, Send
 
+from policies import registry
 from proxy import config as configs
 from proxy import tokens
 from proxy.audit import Audit, Sinks
 from proxy.conversations import Conversations
 from proxy.errors import ConfigError
+from proxy.exposition import FOLDER_VARIABLE, Exposition
 from proxy.gateway import Gateway, Recording
+from proxy.health import Health
+from proxy.metrics import Metrics
 from proxy.pipeline import Pipeline
 from proxy.schema import Config
 from proxy.sealing import Sealer, derive
 from proxy.stores.contract import StoreError
 from proxy.stores.opening import open_store
 from proxy.stores.steady import SteadyStore
+from proxy.traffic import Traffic
+from proxy.turns import Turns
 from proxy.upstream import Upstream
+from proxy.vitals import Vitals
 from proxy.windows import Windows
 
+CLOSING_S = 2.0  # for what was cut off to be written down
 THREADS = 2  # for reading, counting and cutting large bodies
+MARK_TTL_S = 60.0
 STATE_KEY = b"state key"  # where a store keeps the key that was made for it
 WARM = ("gpt-4o", "gpt-4")  # one model for each encoding that is loaded before the first request
 
@@ -39,13 +50,19 @@ class _Endpoint:
     """What Starlette routes to: the gateway, from the moment that it is open."""
 
     gateway: Gateway
+    vitals: Vitals
+
+    def __init__(self, traffic: Traffic) -> None:
+        self._traffic = traffic
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self.gateway(scope, receive, send)
+        await self._traffic.serve(self.gateway, scope, receive, send)
 
 
-def create_app(config: Config, environ: Mapping[str, str]) -> Starlette:
+def create_app(config: Config, environ: Mapping[str, str], *, mark_ttl_s: float = MARK_TTL_S) -> Starlette:
     """The proxy as an ASGI application. Connections, files and threads are opened when it starts.
+
+    Turns of a worker that died are believed to be in flight for up to `mark_ttl_s` seconds.
 
     Raises:
         ConfigError: a setting that only fails where it is used, such as a key's variable that is not set.
@@ -53,18 +70,30 @@ def create_app(config: Config, environ: Mapping[str, str]) -> Starlette:
     problems = configs.unset_variables(config, environ)
     if problems:
         raise ConfigError(*problems)
-    endpoint = _Endpoint()
+    metrics = Metrics(routes=[route.name for route in config.routes], policies=registry.names())
+    exposition = Exposition(metrics.registry, environ.get(FOLDER_VARIABLE))
+    traffic, health = Traffic(metrics), Health()
+    endpoint = _Endpoint(traffic)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        async with opened(config, environ) as gateway:
-            endpoint.gateway = gateway
-            yield
+        async with opened(config, environ, metrics, mark_ttl_s) as parts:
+            endpoint.gateway, endpoint.vitals = parts.gateway, parts.vitals
+            with health.serving():
+                yield
+            # The server has cancelled what was still open; each writes its audit record on its way out.
+            await traffic.ended(CLOSING_S)
+
+    async def measured(request: Request) -> Response:
+        endpoint.vitals.sample()
+        page = await asyncio.to_thread(exposition.render, request.headers.get("accept", ""))
+        return Response(page.body, headers={"content-type": page.content_type})
 
     return Starlette(
         routes=[
-            Path("/healthz", _healthy),
-            Path("/readyz", _healthy),
+            Path("/healthz", health.alive),
+            Path("/readyz", health.ready),
+            Path("/metrics", measured),
             Path("/{path:path}", endpoint, methods=None),
             WebSocketRoute("/{path:path}", endpoint),
         ],
@@ -72,13 +101,19 @@ def create_app(config: Config, environ: Mapping[str, str]) -> Starlette:
     )
 
 
-async def _healthy(_: object) -> Response:
-    return JSONResponse({"status": "ok"})
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What of an open worker is asked from outside."""
+
+    gateway: Gateway
+    vitals: Vitals
 
 
 @asynccontextmanager
-async def opened(config: Config, environ: Mapping[str, str]) -> AsyncIterator[Gateway]:
-    """The gateway of one worker, its connections, files and threads open until the context ends."""
+async def opened(
+    config: Config, environ: Mapping[str, str], metrics: Metrics, mark_ttl_s: float
+) -> AsyncIterator[Parts]:
+    """The parts of one worker, connections, files and threads open until the context ends."""
     async with AsyncExitStack() as stack:
         executor = ThreadPoolExecutor(THREADS, thread_name_prefix="trim")
         stack.callback(executor.shutdown, wait=False, cancel_futures=True)
@@ -93,15 +128,36 @@ async def opened(config: Config, environ: Mapping[str, str]) -> AsyncIterator[Ga
             stack.push_async_callback(upstreams[name].aclose)
         windows = Windows()
         stack.push_async_callback(windows.aclose)
-        yield Gateway(
+        conversing: list[Conversations] = []
+        store = open_store(config.state, settled=lambda standing: _settled(conversing, standing))
+        await store.open()
+        stack.push_async_callback(store.close)
+        conversing.append(await _conversations(store, config, environ, mark_ttl_s))
+        stack.push_async_callback(conversing[0].close)
+        vitals = Vitals(metrics, store=lambda: store.stats, audit=audit.counts, windows=lambda: windows.learned)
+        stack.push_async_callback(_stop, asyncio.create_task(vitals.keep(), name="trimtab-vitals"))
+        gateway = Gateway(
             configs.router(config),
             upstreams,
-            Pipeline(windows, await _conversations(stack, config, environ), executor=executor),
+            Pipeline(windows, conversing[0], executor=executor),
             windows,
             audit,
+            metrics,
             max_body_bytes=config.server.max_body_bytes,
             recording=Recording(everything=config.audit.slots == "all", content=config.audit.content),
         )
+        yield Parts(gateway, vitals)
+    vitals.sample()  # what was written and lost while closing
+
+
+def _settled(conversing: Sequence[Conversations], standing: Mapping[bytes, bytes]) -> None:
+    for conversations in conversing:
+        conversations.settled(standing)
+
+
+async def _stop(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.wait({task})
 
 
 def _warm(model: str) -> None:
@@ -121,21 +177,17 @@ def _upstream(name: str, config: Config, environ: Mapping[str, str]) -> Upstream
     )
 
 
-async def _conversations(stack: AsyncExitStack, config: Config, environ: Mapping[str, str]) -> Conversations:
-    made: list[Conversations] = []
-
-    def settled(standing: Mapping[bytes, bytes]) -> None:
-        for conversations in made:
-            conversations.settled(standing)
-
-    store = open_store(config.state, settled=settled)
-    await store.open()
-    stack.push_async_callback(store.close)
+async def _conversations(
+    store: SteadyStore, config: Config, environ: Mapping[str, str], mark_ttl_s: float
+) -> Conversations:
     secrets = derive(await _state_key(store, config, environ))
-    conversations = Conversations(store, salt=secrets.salt, ttl_s=config.state_ttl_s, seal=Sealer(secrets.seal))
-    made.append(conversations)
-    stack.push_async_callback(conversations.close)
-    return conversations
+    return Conversations(
+        store,
+        salt=secrets.salt,
+        ttl_s=config.state_ttl_s,
+        seal=Sealer(secrets.seal),
+        turns=Turns(store, ttl_s=mark_ttl_s),
+    )
 
 
 async def _state_key(store: SteadyStore, config: Config, environ: Mapping[str, str]) -> bytes:
@@ -143,7 +195,7 @@ async def _state_key(store: SteadyStore, config: Config, environ: Mapping[str, s
     if config.state_key_env:
         return environ[config.state_key_env].encode("utf-8", "surrogateescape")
     made = os.urandom(32)
-    if config.state.startswith("memory:"):
+    if config.state.lower().startswith("memory:"):
         return made
     _log.warning("state_key_made", why="state_key_env is not set, so the key is kept beside what it protects")
     try:

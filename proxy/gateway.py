@@ -4,6 +4,7 @@ import asyncio
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from starlette.types import Message, Receive, Scope, Send
 
@@ -16,6 +17,7 @@ from proxy.errors import ClientError, ClientGone, UpstreamError
 from proxy.headers import Headers
 from proxy.intake import Incoming
 from proxy.matching import Found, Router, fingerprint
+from proxy.metrics import Metrics
 from proxy.outcome import Action, Outcome
 from proxy.pipeline import Pipeline
 from proxy.presence import Presence
@@ -61,6 +63,7 @@ class Gateway:
         pipeline: Pipeline,
         windows: Windows,
         audit: Audit,
+        metrics: Metrics,
         *,
         max_body_bytes: int,
         recording: Recording,
@@ -70,6 +73,7 @@ class Gateway:
         self._pipeline = pipeline
         self._windows = windows
         self._audit = audit
+        self._metrics = metrics
         self._max_body_bytes = max_body_bytes
         self._recording = recording
 
@@ -92,7 +96,8 @@ class Gateway:
         """Pass a request through untouched."""
         model, receive = await self._model(scope["headers"], receive)
         found = self._router.find_other(scope["path"], model, _texts(scope["headers"]), _key(scope["headers"]))
-        await routes.passthrough(self._upstreams[found.route.upstream], _target(scope, found), scope, receive, send)
+        upstream, on_end = self._upstreams[found.route.upstream], partial(self._metrics.passed, found.route.name)
+        await routes.passthrough(upstream, _target(scope, found), scope, receive, send, on_end=on_end)
 
     async def _model(self, fields: Headers, receive: Receive) -> tuple[str | None, Receive]:
         """The model of a JSON body of a known, moderate length, and a `receive` that gives the body again."""
@@ -215,8 +220,10 @@ class Gateway:
             },
         }
         self._audit.put(record, error=outcome.alarming)
+        self._metrics.turn(outcome, end, reading, status)
 
     def _record_refusal(self, route: Route, model: str | None, error: ClientError) -> None:
+        self._metrics.refused(route.name, error.code)
         self._audit.put(
             {
                 "event": "refused",

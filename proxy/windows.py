@@ -50,6 +50,11 @@ class Windows:
         self._words: OrderedDict[tuple[str, str], _Word] = OrderedDict()
         self._asking: dict[tuple[str, str], asyncio.Task[None]] = {}
 
+    @property
+    def learned(self) -> int:
+        """How many models' windows upstreams have told."""
+        return sum(word.window is not None for word in self._words.values())
+
     def __call__(self, route: Route, model: str | None) -> int | None:
         """The window as far as it is known now."""
         if route.window is not None:
