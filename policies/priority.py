@@ -41,10 +41,17 @@ class Priority:
         """Evict the slots of lowest score until the target is met."""
         if window.used <= target:
             return Plan(self.name)
-        age, _ = ages(window, context, self.age)
-        parts = {slot.id: self._parts(slot, age.get(slot.id, 0.0)) for slot in window.slots}
+        parts = self._all(window, context)
         scores = {id_: sum(values) for id_, values in parts.items()}
         return Plan(self.name, evict_lowest(window, target, scores, lambda slot: _reason(slot, parts[slot.id])))
+
+    def scores(self, window: Window, context: Context) -> dict[str, float]:
+        """The score of each slot by id."""
+        return {id_: sum(values) for id_, values in self._all(window, context).items()}
+
+    def _all(self, window: Window, context: Context) -> dict[str, tuple[float, float, float, float, float]]:
+        age, _ = ages(window, context, self.age)
+        return {slot.id: self._parts(slot, age.get(slot.id, 0.0)) for slot in window.slots}
 
     def _parts(self, slot: Slot, age: float) -> tuple[float, float, float, float, float]:
         long = slot.tokens > self.long_tokens

@@ -5,6 +5,7 @@ A policy of another package is held to them by calling `conforms` on windows of 
 
 import itertools
 from collections.abc import Iterator
+from dataclasses import replace
 
 from policies.errors import PlanError
 from policies.plan import Evict, Plan, Shrink, Summarize, apply, check
@@ -13,7 +14,8 @@ from policies.types import Context, Kind, Need, Policy, Slot, Window
 
 
 def conforms(policy: Policy, window: Window, target: int, context: Context) -> Plan:
-    """All promises at once; gives the plan."""
+    """All promises at once; gives the plan. What a policy with a zone of its own protects is protected beforehand."""
+    window = zoned(policy, window, context)
     plan = policy.plan(window, target, context)
     assert plan.policy == policy.name
     if window.used <= target:
@@ -30,6 +32,14 @@ def conforms(policy: Policy, window: Window, target: int, context: Context) -> P
             assert not _allowed(more, after, context), f"{more} could have gone too"
     assert not policy.plan(after, target, context).actions, "planning again changed something"
     return plan
+
+
+def zoned(policy: Policy, window: Window, context: Context) -> Window:
+    """The window with the policy's own zone protected; as it is for one that has none."""
+    if not getattr(policy, "own_zone", False):
+        return window
+    zone: frozenset[str] = policy.zone(window, context)  # type: ignore[attr-defined]
+    return replace(window, slots=tuple(replace(s, protected=s.protected or s.id in zone) for s in window.slots))
 
 
 def _touches_nothing_else(plan: Plan, window: Window, after: Window) -> None:

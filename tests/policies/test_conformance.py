@@ -13,7 +13,7 @@ from policies.errors import PlanError
 from policies.greedy import evict_lowest
 from policies.plan import Action, Evict, Plan, apply
 from policies.types import Context, Need, Policy, Window
-from tests.policies.conformance import conforms
+from tests.policies.conformance import conforms, zoned
 from tests.policies.sample_windows import TEXTS, contexts, slot, talk, window, windows
 
 OPTIONS: dict[str, list[dict[str, object]]] = {
@@ -26,6 +26,10 @@ OPTIONS: dict[str, list[dict[str, object]]] = {
         {"relevance": "tags", "alpha": 0},
         {"relevance": "llm", "beta": 0},
     ],
+    "semantic": [{"top_k": 0}],
+    "semantic_cluster": [{"max_clusters": 1}, {"summaries": 0}, {"summaries": 1}],
+    "hybrid": [{"slow_from": 0}, {"slow_from": 0, "newest": 1, "summaries": 0.5}, {"slow_from": 0, "newest": 0}],
+    "adaptive": [{"swing": 1, "least": 0, "latest": 1}, {"recency": "exponential", "age": "minutes"}],
     "token_cost": [{"relevance": "none"}, {"relevance": "tags"}, {"threshold": 0.4}],
 }
 CASES = [(name, options) for name in registry.names() for options in ({}, *OPTIONS.get(name, []))]
@@ -57,6 +61,7 @@ def test_promises_hold(policy: Policy, window: Window, share: float, context: Co
 def test_without_rules_all_that_is_evictable_goes_before_giving_up(
     policy: Policy, window: Window, context: Context
 ) -> None:
+    window = zoned(policy, window, context)
     after = apply(policy.plan(window, 0, context), window, context.count)
     assert not after.used or not any(slot.evictable for slot in after.slots)
 

@@ -1,0 +1,89 @@
+"""Cheap where little has to go, and by meaning where much has to: what matters to the prompt stays."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+
+from policies.clusters import clustered
+from policies.condense import affordable, condense
+from policies.filling import Unit, evict_others, left, room, select, units
+from policies.plan import Plan
+from policies.priority import Priority
+from policies.registry import register
+from policies.types import Context, Need, Slot, Window
+from policies.value import similarities
+
+SIZE = 0.5  # how much of its value a slot loses that alone would take all the room there is
+
+
+@register
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hybrid:
+    """Evicts by `priority` where the prompt is over its target by less than `slow_from` of the budget.
+
+    Otherwise it keeps, as far as there is room, the newest slot of each cluster of meaning in a share `newest` of it,
+    and in the rest the slots most relevant to the current prompt; a slot counts for less the more of the room it takes.
+    A share `summaries` is kept free for what stands for the rest of a cluster. Where that is not enough, or nothing
+    tells the slots apart, `priority` decides again.
+    """
+
+    name: ClassVar[str] = "hybrid"
+
+    slow_from: Annotated[float, Field(ge=0, le=1, description="overflow, as a share of the budget")] = 0.20
+    newest: Annotated[float, Field(ge=0, le=1, description="share of the room for the newest of each cluster")] = 0.05
+    summaries: Annotated[float, Field(ge=0, le=1, description="share of the room kept free for summaries")] = 0.05
+    max_clusters: Annotated[int, Field(ge=1, description="the most clusters that are made for a request")] = 64
+
+    @property
+    def needs(self) -> frozenset[Need]:
+        """What either path uses."""
+        found = {Need.USES, Need.SIMILARITY, Need.VECTORS}
+        return frozenset(found | {Need.SUMMARIES} if self.summaries else found)
+
+    def plan(self, window: Window, target: int, context: Context) -> Plan:
+        """Evict by priority, or by relevance and cluster, until the target is met."""
+        if window.used <= target:
+            return Plan(self.name)
+        free = room(window, target)
+        worth = similarities(window, context, free.candidates) if context.overflow >= self.slow_from else {}
+        if not any(worth.values()):
+            return replace(Priority().plan(window, target, context), policy=self.name)
+
+        reserve = affordable(int(self.summaries * free.tokens), context.summary_tokens)
+        tokens = free.tokens - reserve
+        k = self._clusters(free.candidates, tokens)
+        clusters = clustered(free.candidates, k, context.vectors) if self.newest or reserve else {}
+        groups = list(units(window, free.candidates))
+        value = {slot.id: _value(unit, worth, free.tokens) for unit in groups for slot in unit}
+        ranked = sorted(groups, key=lambda unit: (-value[unit[0].id], -unit[-1].turn))
+        latest = _latest(free.candidates, clusters) if self.newest else frozenset()
+        covered = [unit for unit in ranked if any(slot.id in latest for slot in unit)]
+        kept = select(covered, int(self.newest * tokens))
+        taken = sum(slot.tokens for slot in free.candidates if slot.id in kept)
+        kept |= select((unit for unit in ranked if unit[0].id not in kept), tokens - taken)
+        again = Priority().scores(window, context)
+
+        def reason(slot: Slot) -> str:
+            place = f", cluster {clusters[slot.id]}" if slot.id in clusters else ""
+            again_ = f", priority {again[slot.id]:.1f}" if slot.id in kept else ""
+            return f"relevance {worth[slot.id]:.3f} for {slot.tokens} tokens{place}{again_}"
+
+        evictions = evict_others(window, target - reserve, kept, value, again, reason)
+        spare = min(target - left(window, evictions), reserve)
+        return Plan(self.name, condense(evictions, clusters, window, spare, context.summary_tokens))
+
+    def _clusters(self, slots: tuple[Slot, ...], tokens: int) -> int:
+        """As many as slots of the usual size fit into the room."""
+        mean = sum(slot.tokens for slot in slots) / max(len(slots), 1)
+        return max(1, min(self.max_clusters, len(slots), round(tokens / max(mean, 1.0))))
+
+
+def _value(unit: Unit, worth: Mapping[str, float], tokens: int) -> float:
+    """The relevance of the best in a unit, less what its size takes from others."""
+    return max(worth[slot.id] for slot in unit) - SIZE * sum(slot.tokens for slot in unit) / max(tokens, 1)
+
+
+def _latest(slots: tuple[Slot, ...], clusters: Mapping[str, int]) -> frozenset[str]:
+    return frozenset({clusters[slot.id]: slot.id for slot in slots}.values())
