@@ -1,17 +1,20 @@
-"""The audit record's way out: one JSON line a decision, to stdout or rotating files, written by a thread of its own."""
+"""The audit record's way out: one JSON line a decision, to stdout or rotating files, written by a thread of its own.
 
-import logging
+Workers share the files: each has an `Audit`, and `audit_sinks` lets one at a time write.
+"""
+
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from logging.handlers import RotatingFileHandler
 from queue import Empty, Full, Queue
 from typing import TextIO
 
 import msgspec
 import structlog
+
+from proxy.audit_sinks import FileSink, StreamSink
 
 QUEUE = 10_000  # records that wait for a slow sink; more are dropped and counted
 
@@ -54,7 +57,7 @@ class Audit:
         Raises:
             OSError: a file cannot be opened.
         """
-        writers = [_writer(path, self.sinks, self.stdout) for path in self.sinks.paths]
+        writers = [self._writer(path) for path in self.sinks.paths]
         self._thread = threading.Thread(target=self._write, args=(writers,), name="audit", daemon=True)
         self._thread.start()
 
@@ -72,7 +75,12 @@ class Audit:
         if self._thread is not None:
             self._thread.join(timeout_s)
 
-    def _write(self, writers: "Sequence[structlog.typing.WrappedLogger]") -> None:
+    def _writer(self, path: str) -> FileSink | StreamSink:
+        if path == "-":
+            return StreamSink(self.stdout)
+        return FileSink(path, max_bytes=self.sinks.max_bytes, backups=self.sinks.backups)
+
+    def _write(self, writers: Sequence[FileSink | StreamSink]) -> None:
         loggers = [structlog.wrap_logger(writer, processors=[_render], wrapper_class=_Line) for writer in writers]
         while True:
             try:
@@ -88,8 +96,7 @@ class Audit:
                 except (OSError, ValueError):  # disk full, pipe closed: the next record may get through
                     self.counts.failed += 1
         for writer in writers:
-            if isinstance(writer, _File):
-                writer.close()
+            writer.close()
 
 
 class _Line(structlog.BoundLoggerBase):
@@ -102,20 +109,3 @@ class _Line(structlog.BoundLoggerBase):
 def _render(logger: object, name: str, record: structlog.typing.EventDict) -> str:
     event = record.pop("event")
     return _encode({"event": event, **record}).decode()
-
-
-class _File(RotatingFileHandler):
-    """A rotating file whose failures are seen by the writer, where logging's own handlers print them and go on."""
-
-    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
-        raise
-
-    def msg(self, message: str) -> None:
-        """Write a line."""
-        self.emit(logging.LogRecord("audit", logging.INFO, "", 0, message, None, None))
-
-
-def _writer(path: str, sinks: Sinks, stdout: TextIO) -> "structlog.typing.WrappedLogger":
-    if path == "-":
-        return structlog.PrintLogger(stdout)
-    return _File(path, maxBytes=sinks.max_bytes, backupCount=sinks.backups, encoding="utf-8")
