@@ -75,7 +75,8 @@ def _content(content: Any, *, thoughts: bool) -> tuple[Any, list[Any]]:
     parts: list[Any] = []
     refusals: list[Any] = []
     for part in content:
-        kind = part.get("type") if isinstance(part, dict) else None
+        stated = part.get("type") if isinstance(part, dict) else None
+        kind = stated if isinstance(stated, str) else None
         if kind in _TEXT_TYPES and isinstance(part.get("text"), str):
             parts.append(part["text"])
         elif kind == "refusal" and isinstance(part.get("refusal"), str):

@@ -173,7 +173,8 @@ def _extras(value: dict[str, Any]) -> tuple[str, ...]:
     """Refusal and thoughts; gateways send the same thoughts under several names, so each text counts once."""
     texts = [value.get("refusal"), *(value.get(name) for name in _THOUGHTS)]
     if not any(isinstance(text, str) for text in texts[1:]) and isinstance(value.get("reasoning_details"), list):
-        texts += [detail.get("text") for detail in value["reasoning_details"] if isinstance(detail, dict)]
+        details = (detail for detail in value["reasoning_details"] if isinstance(detail, dict))
+        texts += [detail.get(name) for detail in details for name in ("text", "summary")]
     return tuple(dict.fromkeys(text for text in texts if isinstance(text, str) and text))
 
 

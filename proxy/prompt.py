@@ -111,7 +111,7 @@ def window(
     """
     pins = pinned(original, prompt.groups, route.pins, asked)
     live = [g for g, group in enumerate(prompt.groups) if prompt.live(group)]
-    protected = set(live[len(live) - route.protect_last :] if route.protect_last else ())
+    protected = set(live[-route.protect_last :] if route.protect_last else ())
     slots = [
         _slot(prompt, g, content, first_seen(prompt.groups[g].messages[0]), pinned=g in pins, protected=g in protected)
         for g in live
@@ -126,7 +126,7 @@ def window(
         budget=budget,
         used=prompt.used,
         overhead=prompt.overhead,
-        alternate=_alternate(route, original),
+        alternate=must_alternate(route, original),
         user_first=_user_first(route, prompt.groups),
     )
 
@@ -218,7 +218,8 @@ def _used(slots: list[Slot]) -> list[Slot]:
     ]
 
 
-def _alternate(route: Route, messages: Sequence[Message]) -> bool:
+def must_alternate(route: Route, messages: Sequence[Message]) -> bool:
+    """Whether user and assistant turns must alternate in what is sent."""
     if route.alternate_roles is Alternate.AS_INPUT:
         return alternates(messages)
     return route.alternate_roles is Alternate.STRICT

@@ -103,9 +103,11 @@ def test_results_name_what_they_answer(message: dict, answers: str | None) -> No
 def test_extras_hold_each_text_once() -> None:
     both = read({"role": "assistant", "content": "", "reasoning": "why", "reasoning_content": "why", "refusal": "no"})
     details = read({"role": "assistant", "reasoning_details": [{"type": "reasoning.text", "text": "so"}, {"x": 1}, 2]})
+    summary = read({"role": "assistant", "reasoning_details": [{"text": "short"}, {"text": None, "summary": "long"}]})
 
     assert both.extras == ("no", "why")
     assert details.extras == ("so",)
+    assert summary.extras == ("short", "long")
     assert read({"role": "assistant", "content": "a", "refusal": None}).extras == ()
 
 

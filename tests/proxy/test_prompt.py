@@ -48,6 +48,21 @@ def test_instructions_the_task_and_the_prompt_are_pinned() -> None:
     assert pinned(build(messages, protect_last=0)) == ["m0", "m1", "m3", "m6"]
 
 
+@pytest.mark.parametrize("protect_last", [1, 2, 3, 4, 9])
+def test_the_last_slots_are_protected_however_few_there_are(protect_last: int) -> None:
+    made = build([user("task"), *call(0, "r"), user("now")], protect_last=protect_last, pins=Pins(first_user=False))
+
+    assert [slot.id for slot in made.slots if slot.evictable] == ["m0", "m1"][: max(0, 3 - protect_last)]
+
+
+@pytest.mark.parametrize("head", [[], [system()]])
+def test_without_a_users_message_the_newest_slot_is_pinned(head: list[dict[str, Any]]) -> None:
+    made = build([*head, *call(0, "r"), *call(1, "r")], protect_last=0)
+
+    assert pinned(made)[-1] == f"m{len(head) + 2}"
+    assert not made.slots[len(head)].pinned
+
+
 def test_a_trailing_assistant_message_is_pinned() -> None:
     assert pinned(build([user("task"), assistant("a"), user("go on"), assistant("Sure, the")], protect_last=0)) == [
         "m0",
