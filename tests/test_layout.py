@@ -37,7 +37,7 @@ IO = {
     *("aiohttp", "anyio", "httpx", "httpx_aiohttp", "openai", "redis", "requests", "starlette", "structlog", "uvicorn"),
 }
 IO_CALLS = {"breakpoint", "eval", "exec", "input", "open", "print"}
-POLICIES_MAY_USE = {"numpy", "pydantic", "pydantic_core", "regex", "sklearn"}
+POLICIES_MAY_USE = {"numpy", "pydantic", "pydantic_core", "regex", "sklearn", "threadpoolctl"}
 FRONT_DOORS = {"policies.registry", "proxy.app", "proxy.cli", "proxy.gateway", "proxy.pipeline", "proxy.routes"}
 # About several modules at once.
 ACROSS = {"policies.worked_examples"}
