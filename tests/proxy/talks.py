@@ -34,8 +34,10 @@ async def answer(exchange: Exchange, number: int, size: int = 30) -> None:
 
 
 def reply(exchange: Exchange, number: int, size: int) -> Message:
+    """A call named after the exchange, or words that depend on nothing but what was asked."""
     if not exchange.json.get("tools"):
-        return {"role": "assistant", "content": f"Answer {number}: {words(size, number)}."}
+        asked = str(exchange.json["messages"][-1]["content"])
+        return {"role": "assistant", "content": f"Answer to {asked[:20]!r}: {words(size, len(asked))}."}
     function = {"name": "look_up", "arguments": f'{{"n": {number}}}'}
     calls = [{"id": f"call_{number}", "type": "function", "function": function}]
     return {"role": "assistant", "content": None, "tool_calls": calls}
