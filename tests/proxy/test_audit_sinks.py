@@ -13,7 +13,7 @@ import pytest
 from proxy.audit_sinks import FileSink, StreamSink
 
 ROOT = Path(__file__).parents[2]
-LINES = 300
+LINES = 1000
 
 WRITER = """
 import json, sys
@@ -21,6 +21,7 @@ from proxy.audit_sinks import FileSink, StreamSink
 name, path = sys.argv[1:3]
 most, backups, longest, lines = map(int, sys.argv[3:])
 sink = StreamSink(sys.stdout) if path == "-" else FileSink(path, max_bytes=most, backups=backups)
+print("ready", file=sys.stderr, flush=True)
 sys.stdin.read()
 for number in range(lines):
     sink.msg(json.dumps({"who": name, "number": number, "text": name * (number * 97 % longest)}))
@@ -32,13 +33,21 @@ def writers(
     names: str, path: Path | str, *, max_bytes: int, backups: int, longest: int, out: int
 ) -> list[subprocess.Popen[bytes]]:
     """A process for each letter of `names`, all let go at the same time."""
+    common = [str(path), str(max_bytes), str(backups), str(longest), str(LINES)]
     started = [
         subprocess.Popen(
-            [sys.executable, "-c", WRITER, name, str(path), str(max_bytes), str(backups), str(longest), str(LINES)],
-            stdin=subprocess.PIPE, stdout=out, cwd=ROOT,
+            [sys.executable, "-c", WRITER, name, *common],
+            stdin=subprocess.PIPE,
+            stdout=out,
+            stderr=subprocess.PIPE,
+            cwd=ROOT,
         )
         for name in names
-    ]  # fmt: skip
+    ]
+    for each in started:
+        assert each.stderr is not None
+        assert each.stderr.readline() == b"ready\n"
+        each.stderr.close()
     for each in started:
         assert each.stdin is not None
         each.stdin.close()
