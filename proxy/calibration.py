@@ -28,6 +28,7 @@ STEADY = 0.95  # of what a conversation cost before: when it grows, it costs no 
 SHORTFALLS = 8  # so many in a row, and it is the calibration that is wrong
 
 _HEADROOM = 1.5  # over the largest recent underestimate
+_SLACK = 64  # tokens; of a short prompt no shortfall is large
 _SPREAD = 0.05  # relative, between requests of a model that is known well
 _NOISE = 30.0  # tokens that a request may have more or less for reasons of its own
 _MEDIA_SPREAD = 0.3  # relative, of what is fixed
@@ -176,8 +177,11 @@ def restore(
 
 
 def upstream_truncated(estimate: float, actual: int, *, share: float = SHORT) -> bool:
-    """Whether `actual` tokens are so far below an estimate that only a cut of the prompt explains it."""
-    return actual < share * estimate and share * estimate - actual > 64
+    """Whether `actual` tokens are so far below an estimate that only a cut of the prompt explains it.
+
+    A usage of none at all says nothing.
+    """
+    return 1 <= actual < share * estimate - _SLACK
 
 
 def _learned(counts: Counts) -> tuple[int, ...]:
