@@ -275,9 +275,14 @@ class Config(Section):
     @classmethod
     def _shared(cls, state: str, info: ValidationInfo) -> str:
         server = info.data.get("server")
-        if server is not None and server.workers > 1 and state.lower().startswith("memory:"):
-            raise ValueError(
-                f"must be sqlite:///file or redis://host:port/0, since server.workers is {server.workers} "
-                "and memory:// serves one"
-            )
+        problem = None if server is None else unshared(state, server.workers, setting="server.workers")
+        if problem is not None:
+            raise ValueError(problem)
         return state
+
+
+def unshared(state: str, workers: int, *, setting: str) -> str | None:
+    """What is wrong with a state that so many `workers` are to share, as `setting` has it; None where they can."""
+    if workers == 1 or not state.lower().startswith("memory:"):
+        return None
+    return f"must be sqlite:///file or redis://host:port/0, since {setting} is {workers} and memory:// serves one"

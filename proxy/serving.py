@@ -1,36 +1,41 @@
 """`trimtab serve`: a configuration, checked, and the server that runs the application on it."""
 
+import asyncio
 import logging
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import structlog
 import uvicorn
-from starlette.applications import Starlette
+from starlette.types import ASGIApp
+from uvicorn.supervisors import Multiprocess
 
 from proxy import config as configs
-from proxy.app import create_app
 from proxy.errors import ConfigError
-from proxy.schema import Config
+from proxy.schema import Config, unshared
 
 CONFIG_VARIABLE = "TRIMTAB_CONFIG_FILE"  # how a worker process learns which file it serves
+METRICS_VARIABLE = (
+    "PROMETHEUS_MULTIPROC_DIR"  # how prometheus-client learns where workers keep values
+)
+STARTUP_FAILED = 3  # uvicorn's own exit code for it
 
 
 def run(path: Path | None, *, host: str | None, port: int | None, workers: int | None) -> None:
-    """Serve until stopped.
+    """Serve until stopped. Open answers may go on for `server.drain_s` seconds then; new connections are refused.
 
     Raises:
         ConfigError: the configuration cannot be used.
     """
     config = configs.load(path)
     number = workers or config.server.workers
-    if number > 1 and config.state.startswith("memory:"):
-        raise ConfigError(
-            f"state: must be shared by all workers, and {config.state} is of one; got {number} workers. Use "
-            "sqlite:///trimtab.db on one machine, redis://host:6379/0 on several, or --workers 1"
-        )
-    problems = configs.unset_variables(config, os.environ)
+    problem = unshared(config.state, number, setting="--workers")
+    problems = ([] if problem is None else [f"state: {problem}"]) + [*configs.unset_variables(config, os.environ)]
+    problems += _unwritable(config.audit.path)
     if problems:
         raise ConfigError(*problems)
     if path is not None:
@@ -40,7 +45,7 @@ def run(path: Path | None, *, host: str | None, port: int | None, workers: int |
     _log_to_stderr()
     where = host or config.server.host, config.server.port if port is None else port
     _announce(config, *where)
-    uvicorn.run(
+    options = uvicorn.Config(
         "proxy.serving:worker",
         factory=True,
         host=where[0],
@@ -51,16 +56,74 @@ def run(path: Path | None, *, host: str | None, port: int | None, workers: int |
         server_header=False,
         date_header=False,
         ws="none",  # upgrades arrive as plain requests, and are answered with 501
-        timeout_graceful_shutdown=int(config.server.drain_s),
+        timeout_graceful_shutdown=config.server.drain_s,  # type: ignore[arg-type]  # asyncio takes fractions
         lifespan="on",
     )
+    with _metrics_folder(number):
+        if number > 1:
+            _Workers(options, [options.bind_socket()]).run()
+            return
+        server = uvicorn.Server(options)
+        server.run()
+    if not server.started:
+        sys.exit(STARTUP_FAILED)
 
 
-def worker() -> Starlette:
+def worker() -> ASGIApp:
     """The application of one worker process, on the file that its parent was started with."""
+    # Imported here, since what it imports reads METRICS_VARIABLE, and since the parent does without.
+    from proxy.app import create_app
+
     path = os.environ.get(CONFIG_VARIABLE)
     _log_to_stderr()
+    logging.getLogger("uvicorn.error").addFilter(_unintended)
     return create_app(configs.load(Path(path) if path else None), os.environ)
+
+
+class _Workers(Multiprocess):
+    """Worker processes, restarted when they die, that stop together."""
+
+    def terminate_all(self) -> None:
+        """Stop the workers, and listening: the parent's own socket would take connections that nobody serves."""
+        for sock in self.sockets:
+            sock.close()
+        super().terminate_all()
+
+
+@contextmanager
+def _metrics_folder(workers: int) -> Iterator[None]:
+    """A folder where several workers keep what they count, gone with the server; one worker needs none."""
+    os.environ.pop(METRICS_VARIABLE, None)
+    if workers == 1:
+        yield
+        return
+    try:
+        folder = TemporaryDirectory(prefix="trimtab-metrics-")
+    except OSError as error:
+        raise ConfigError(
+            f"--workers: {workers} workers share their metrics in a temporary folder, and none can be made: "
+            f"{error.strerror}. Make TMPDIR name a folder that can be written, or use --workers 1"
+        ) from None
+    with folder as name:
+        os.environ[METRICS_VARIABLE] = name
+        yield
+
+
+def _unwritable(paths: tuple[str, ...]) -> Iterator[str]:
+    """Problems: audit files that cannot be opened."""
+    for path in paths:
+        try:
+            if path != "-":
+                Path(path).open("ab").close()
+        except OSError as error:
+            yield f"audit.path: cannot be written, {error.strerror}: {path!r}"
+
+
+def _unintended(record: logging.LogRecord) -> bool:
+    """Whether what uvicorn reports is a fault, and not how an answer is cut off that broke off or took too long."""
+    if record.getMessage() == "ASGI callable returned without completing response.":
+        return False  # the upstream broke off, and so that the client sees it, so does the answer
+    return not (record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError))  # it has said how many
 
 
 def _log_to_stderr() -> None:
