@@ -9,12 +9,13 @@ from policies.types import Kind, Need, Slot, Window
 from proxy.budget import LOWEST_TARGET
 from proxy.chat import Message, Text
 from proxy.grouping import INSTRUCTIONS, Group, alternates
+from proxy.keeping import keep
 from proxy.ledger import Ledger
 from proxy.notes import Keys
 from proxy.placed import Placed, place
 from proxy.route import Alternate, Pins, Route
 
-GROWTH_SLOTS = 16  # how many of the newest slots tell how fast a conversation grows
+GROWTH_SLOTS = 64  # how many of the newest slots tell how fast a conversation grows: single results vary tenfold
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,11 +104,13 @@ def window(
     content: Callable[[Message], int],
     needs: frozenset[Need] = frozenset(),
     first_seen: Callable[[int], float | None] = lambda _: None,
+    target: int | None = None,
 ) -> Window:
     """The live slots of a prompt with their pins and protection, and what the policy needs to know of their use.
 
     `asked` are the messages that the client pins; `content` gives the tokens of a message's content, `first_seen`
-    when a message was first seen, in seconds since the epoch.
+    when a message was first seen, in seconds since the epoch. `target` is what the cut goes down to, in tokens; None:
+    the deepest it could be. The oldest slots are protected as far as it can be met beside them.
     """
     pins = pinned(original, prompt.groups, route.pins, asked)
     live = [g for g, group in enumerate(prompt.groups) if prompt.live(group)]
@@ -118,7 +121,13 @@ def window(
     ]
     slots = _release_large_task(slots, prompt, budget, asked, route)
     slots = _with_notes(slots, prompt, first_seen)
-    slots = _keep_prefix(slots, route, budget, prompt.overhead)
+    slots = keep(
+        slots,
+        route.keep_prefix * budget,
+        target=min(LOWEST_TARGET, route.targets.emergency) * budget if target is None else target,
+        overhead=prompt.overhead,
+        marked=marked(prompt),
+    )
     if Need.USES in needs:
         slots = _used(slots)
     return Window(
@@ -188,22 +197,13 @@ def _release_large_task(
     return [replace(slot, pinned=False, protected=True) if slot is task else slot for slot in slots]
 
 
-def _keep_prefix(slots: list[Slot], route: Route, budget: int, overhead: int) -> list[Slot]:
-    """Protect the oldest live slots up to the route's share of the budget: what is cached there stays cached.
-
-    Less, where the deepest target could not be met beside them, since the next cut would then come all the sooner.
-    """
-    fixed = overhead + sum(slot.tokens for slot in slots if not slot.evictable)
-    spare = min(LOWEST_TARGET, route.targets.emergency) * budget - fixed
-    share = route.keep_prefix * budget
-    kept = []
-    for slot in slots:
-        share -= slot.tokens
-        if slot.evictable:
-            spare -= slot.tokens
-        fits = share >= 0 and spare >= 0
-        kept.append(replace(slot, protected=True) if fits and slot.evictable else slot)
-    return kept
+def marked(prompt: Prompt) -> frozenset[str]:
+    """The ids of the live slots on which the client put a cache marker."""
+    return frozenset(
+        slot_id(group)
+        for group in prompt.groups
+        if any(message.marked for i in group.messages if (message := prompt.messages[i]) is not None)
+    )
 
 
 def _used(slots: list[Slot]) -> list[Slot]:

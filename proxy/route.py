@@ -72,8 +72,8 @@ class Route:
     max_messages: int | None = None
     thresholds: Thresholds = field(default_factory=Thresholds)
     targets: Targets = field(default_factory=Targets)
-    breathing_turns: int = 8
-    keep_prefix: float = 0.0
+    breathing_turns: int = 16
+    keep_prefix: float = 0.3
     protect_last: int = 4
     pins: Pins = field(default_factory=Pins)
     on_overflow: OnOverflow = OnOverflow.TRUNCATE

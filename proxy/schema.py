@@ -197,8 +197,8 @@ class Defaults(Section):
     max_messages: Positive | None = None
     thresholds: Thresholds = Thresholds()
     targets: Targets = Field(default=Targets(), validate_default=True)
-    breathing_turns: Count = 8
-    keep_prefix: Share = 0.0
+    breathing_turns: Count = 16
+    keep_prefix: Share = 0.3
     protect_last: Count = 4
     pin: Pin = Pin()
     on_overflow: OnOverflow = OnOverflow.TRUNCATE

@@ -63,6 +63,6 @@ def body(messages: Sequence[Message], model: str = "gpt-4o", **fields: object) -
 
 
 def route(policy: str = "fifo", options: dict[str, object] | None = None, **settings: Any) -> Route:
-    """A route with a window that the test chooses, no reserve, and the documents' thresholds."""
-    values = {"reserve_output": 0, "breathing_turns": 0, "thresholds": Thresholds(), **settings}
+    """A route with a window that the test chooses, no reserve, the documents' thresholds, and no care for the cache."""
+    values = {"reserve_output": 0, "breathing_turns": 0, "keep_prefix": 0.0, "thresholds": Thresholds(), **settings}
     return Route(name="test", upstream="up", policy=registry.create(policy, options or {}), **values)

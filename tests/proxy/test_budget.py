@@ -74,7 +74,7 @@ def test_thresholds_decide_when_a_cut_is_made(used: int, expected: Trigger | Non
     ],
 )
 def test_target_leaves_room_for_the_next_turns(why: Trigger, growth: float, expected: int) -> None:
-    assert target(route(), why, 1000, growth) == expected
+    assert target(route(breathing_turns=8), why, 1000, growth) == expected
 
 
 def test_breathing_can_be_turned_off() -> None:

@@ -15,7 +15,11 @@ from tests.proxy.conversations import agent, assistant, body, call, dialogue, ro
 
 
 def build(
-    messages: list[dict[str, Any]], asked: frozenset[int] = frozenset(), budget: int = 10_000, **settings: Any
+    messages: list[dict[str, Any]],
+    asked: frozenset[int] = frozenset(),
+    budget: int = 10_000,
+    target: int | None = None,
+    **settings: Any,
 ) -> Window:
     read = wire.parse(body(messages)).messages
 
@@ -23,7 +27,7 @@ def build(
         return 4 + len(message.text.split())
 
     prompt = assemble(read, grouping.group(read), Ledger(), 3, count)
-    return window(prompt, read, route(**settings), budget, asked, lambda m: len(m.text.split()))
+    return window(prompt, read, route(**settings), budget, asked, lambda m: len(m.text.split()), target=target)
 
 
 def pinned(made: Window) -> list[str]:
@@ -116,10 +120,51 @@ def test_the_client_pins_by_message_and_gets_the_whole_slot() -> None:
     ]
 
 
-def test_keep_prefix_leaves_the_oldest_slots_alone() -> None:
-    made = build(dialogue(6, size=20), budget=1000, keep_prefix=0.1, protect_last=0)
+def test_the_routes_share_of_the_oldest_slots_is_left_alone() -> None:
+    assert protected(build(dialogue(6, size=20), budget=1000, keep_prefix=0.1, protect_last=0)) == ["m2", "m3"]
 
-    assert protected(made) == ["m2", "m3"]
+
+@pytest.mark.parametrize(("target", "expected"), [(None, ["m2", "m3"]), (600, ["m2", "m3"]), (80, ["m2"]), (50, [])])
+def test_what_is_kept_for_the_cache_never_stands_in_the_way_of_the_target(
+    target: int | None, expected: list[str]
+) -> None:
+    made = build(dialogue(6, size=20), budget=1000, keep_prefix=0.1, protect_last=0, target=target)
+
+    assert protected(made) == expected
+
+
+def test_what_the_client_marked_for_the_cache_is_left_alone() -> None:
+    messages = dialogue(6, size=20)
+    messages[4]["content"] = [{"type": "text", "text": "Keep it.", "cache_control": {"type": "ephemeral"}}]
+
+    assert protected(build(messages, budget=1000, protect_last=0)) == ["m2", "m3", "m4"]
+    assert protected(build(messages, budget=1000, protect_last=0, target=60)) == []
+
+
+@pytest.mark.parametrize(
+    ("messages", "expected"),
+    [
+        pytest.param(dialogue(10, size=20), 52, id="a question and its answer"),
+        pytest.param(agent(10, size=60), 66, id="a call with its result"),
+        pytest.param([system(words(500))], 0, id="instructions are no turn"),
+    ],
+)
+def test_a_conversation_grows_by_what_a_request_adds(messages: list[dict[str, Any]], expected: int) -> None:
+    read = wire.parse(body(messages)).messages
+    prompt = assemble(read, grouping.group(read), Ledger(), 3, lambda message: 4 + len(message.text.split()))
+
+    assert prompt.growth == pytest.approx(expected, rel=0.1)
+
+
+def test_what_is_gone_does_not_count_as_growth() -> None:
+    read = wire.parse(body(agent(10, size=60))).messages
+    groups = grouping.group(read)
+    whole, cut = (
+        assemble(read, groups, Ledger(drops=drops), 3, lambda message: 4 + len(message.text.split()))
+        for drops in (frozenset(), frozenset(range(2, 12)))
+    )
+
+    assert cut.growth == pytest.approx(whole.growth, rel=0.1)
 
 
 def test_a_tool_slot_knows_what_clearing_it_would_free() -> None:
