@@ -39,6 +39,11 @@ def cost(part: chat.Part) -> int:
             return 0
 
 
+def guessed(part: chat.Part) -> bool:
+    """Whether what a part costs is a guess from its size, whatever the tokenizer."""
+    return isinstance(part, chat.Audio | chat.File | chat.Opaque)
+
+
 def json_cost(size: int) -> int:
     """Tokens of `size` bytes of JSON that nobody here can read."""
     return -(-size // _BYTES_PER_TOKEN)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from policies.types import Policy
-from proxy import models, wire
+from proxy import media, models, wire
 from proxy.intake import Incoming
 from proxy.pipeline import Pipeline
 from proxy.route import Route
@@ -68,5 +68,5 @@ def count_body(body: bytes, model: str | None = None) -> dict[str, object]:
         "messages": messages,
         "tools": chosen.tools(chat.settings),
         "images": sum(chosen.images(message) for message in chat.messages),
-        "estimated": chosen.estimated,
+        "estimated": chosen.estimated or any(media.guessed(part) for m in chat.messages for part in m.parts),
     }

@@ -6,6 +6,7 @@ from functools import partial
 
 from policies.types import Context
 from proxy import budget as budgets
+from proxy import media
 from proxy.budget import Trigger
 from proxy.chat import Message
 from proxy.decision import decide
@@ -38,7 +39,8 @@ class Trimming:
         self._overhead = faults.attempt("counter", lambda: reading.counter.overhead(reading.chat.settings), 0)
         self._full: Prompt | None = None
         outcome.counted = True
-        outcome.estimated = reading.counter.estimated
+        guesses = (media.guessed(part) for message in reading.chat.messages for part in message.parts)
+        outcome.estimated = reading.counter.estimated or any(guesses)
         outcome.overhead_tokens = self._overhead
         outcome.slots_total = len(reading.groups)
 
