@@ -14,7 +14,10 @@ LIMIT = 200_000
 _RUN = re.compile(rf"[{CJK}]+|[^\W{CJK}_]+")
 _IS_CJK = re.compile(rf"[{CJK}]")
 _IDENTIFIER = re.compile(r"[^\W_](?:[\w./:@#\\-]*[^\W_])?", re.ASCII)
-_JOINED = re.compile(r"[._/:@#\\]|-.*\d|\d.*-")
+_JOINED = re.compile(r"[._/:@#\\]")
+_DIGIT = re.compile(r"[0-9]")
+_LONGEST = 200  # characters of an identifier that anybody writes again
+_LETTERS = frozenset("aidmst")  # an article, a pronoun, and what apostrophes leave of other words
 _ENDINGS = (("ies", "y"), ("sses", "ss"), ("ing", ""), ("edly", ""), ("ed", ""), ("ly", ""), ("es", ""), ("s", ""))
 
 
@@ -66,9 +69,9 @@ def _terms(text: str) -> Iterator[str]:
         run = match.group()
         if _IS_CJK.match(run):
             yield from (run[i : i + 2] for i in range(max(1, len(run) - 1)))
-        elif (word := run.lower()) not in STOP_WORDS:
+        elif (word := run.lower()) not in STOP_WORDS and word not in _LETTERS:
             yield fold(word)
     for match in _IDENTIFIER.finditer(text):
         run = match.group()
-        if _JOINED.search(run):
+        if len(run) <= _LONGEST and (_JOINED.search(run) or ("-" in run and _DIGIT.search(run))):
             yield f"={run.lower()}"
