@@ -1,5 +1,6 @@
-"""The command line: serve, trim, count, check."""
+"""The command line: serve, trim, count, check, state."""
 
+import asyncio
 import os
 import sys
 from dataclasses import replace
@@ -18,8 +19,9 @@ from proxy.errors import ClientError, ConfigError
 from proxy.matching import Router
 from proxy.offline import NotChatError, count_body, trim_body
 from proxy.route import Route
+from proxy.stores.contract import StoreError
 
-NOT_CHAT, UNFIT = 2, 3  # exit codes
+NOT_CHAT, UNFIT, UNREACHABLE = 2, 3, 4  # exit codes
 
 app = typer.Typer(
     help="An OpenAI-compatible reverse proxy that keeps conversations inside their model's window.",
@@ -27,6 +29,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+state = typer.Typer(help="What is remembered between requests.", no_args_is_help=True)
+app.add_typer(state, name="state")
 
 File = Annotated[str, typer.Argument(metavar="[FILE]", help="A file, or - for standard input.")]
 ConfigFile = Annotated[Path | None, typer.Option("--config", help="The configuration; without it, the defaults.")]
@@ -117,6 +121,26 @@ def check(file: Annotated[Path, typer.Argument(help="A configuration file.")]) -
     for warning in checked.warnings:
         sys.stderr.write(f"trimtab: warning: {warning}\n")
     sys.stdout.write(checked.effective)
+
+
+@state.command()
+def purge(config: ConfigFile = None) -> None:
+    """Forget every stored decision: conversations are decided about anew.
+
+    Workers that run go on with what they hold in memory of their latest conversations until they are restarted.
+    """
+    from proxy import purge as purging
+    from proxy.app import STATE_KEY  # kept: workers that run would disagree with those that start
+
+    try:
+        done = asyncio.run(purging.purge(configs.load(config).state, keep=[STATE_KEY]))
+    except StoreError as error:
+        sys.stderr.write(f"trimtab: nothing was forgotten, or not all: {error}\n")
+        raise typer.Exit(UNREACHABLE) from None
+    if done.why is not None:
+        sys.stdout.write(f"{done.store}: nothing to purge, {done.why}\n")
+    else:
+        sys.stdout.write(f"{done.store}: forgot {done.entries} {'entry' if done.entries == 1 else 'entries'}\n")
 
 
 def _by_name(routes: tuple[Route, ...], name: str) -> Route:

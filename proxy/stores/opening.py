@@ -18,10 +18,11 @@ def open_store(url: str, *, limits: Limits | None = None, settled: Settled | Non
     Raises ConfigError for anything else, naming the URL (credentials masked) and what would do.
     """
     address = parse(url)
-    return SteadyStore(_backend(address), name=address.name, limits=limits, settled=settled)
+    return SteadyStore(backend(address), name=address.name, limits=limits, settled=settled)
 
 
-def _backend(address: Address) -> Store:
+def backend(address: Address) -> Store:
+    """The bare store at an address: what fails, fails at once."""
     match address.backend:
         case Backend.MEMORY:
             return MemoryStore()
