@@ -12,6 +12,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
+from hashlib import blake2b
 from secrets import token_hex
 
 from proxy import identity
@@ -19,6 +20,7 @@ from proxy.identity import DIGEST_BYTES, Chain
 from proxy.known import Entry, Known, Status, extend
 from proxy.ledger import Ledger
 from proxy.ledger_codec import Seal, decode, encode
+from proxy.notes import Keys
 from proxy.recent import Recent
 from proxy.stores.contract import Found, Mark, Store, StoreError
 from proxy.turns import Turn, Turns
@@ -68,6 +70,16 @@ class Conversations:
         self._seal = seal
         self._recent = Recent(capacity=capacity, max_bytes=max_bytes, ttl_s=ttl_s, clock=clock)
         self._turns = turns if turns is not None else Turns(store)
+
+    @property
+    def keys(self) -> Keys:
+        """What the notes of these conversations are rendered with: the same in every worker that has the salt."""
+        fence = blake2b(self._salt, digest_size=32, person=b"trimtab notes").digest()
+        return Keys(fence, self._seal.open if self._seal is not None else None)
+
+    def seal(self, text: bytes) -> bytes:
+        """A text as an entry may hold it: sealed, where there is a key."""
+        return self._seal.seal(text) if self._seal is not None else text
 
     @property
     def bytes_held(self) -> int:

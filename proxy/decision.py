@@ -11,6 +11,7 @@ from proxy.guard import Faults
 from proxy.ledger import Ledger
 from proxy.overflow import force, pinned_summary, truncate
 from proxy.prompt import Prompt, slot_id
+from proxy.record import Write, Written, record, write
 from proxy.route import OnOverflow
 
 
@@ -50,19 +51,25 @@ def decide(
     room: int,
     recount: Callable[[Ledger], Prompt],
     faults: Faults,
+    writer: Write | None = None,
+    merge: bool = False,
 ) -> Decision:
     """Cut a prompt down to `target` tokens: one policy pass, and one overflow pass where that left it over the budget.
 
     `recount` gives the prompt under another ledger. What is shortened is shortened to `room` tokens: cut to the
-    budget's last token, it would be cut again, into other bytes, with the next message.
+    budget's last token, it would be cut again, into other bytes, with the next message. `writer` makes summaries,
+    and `merge` puts them into the messages behind them; without one, what was to be summarised is evicted.
 
     Raises:
         ClientError: 400 context_length_exceeded, where it does not fit and the route says reject.
     """
-    plan = _plan(policy, window, target, context, faults)
+    written = write(_plan(policy, window, target, context, faults), prompt, ledger, writer, merge=merge)
+    plan = written.plan
     fates = dict(_fates(plan))
-    cut = record(plan, prompt, ledger)
+    cut = record(written, prompt, ledger)
     left = apply(plan, window, context.count)
+    if written.notes:
+        left = replace(left, used=recount(cut).used)  # summaries cost less than they might
     if left.used <= window.budget:
         return Decision(policy=plan.policy, ledger=cut, fates=fates)
     if on_overflow is OnOverflow.REJECT:
@@ -76,7 +83,7 @@ def decide(
     if on_overflow is OnOverflow.FORCE:
         forced = force(left, window.budget)
         fates |= {action.slot: Fate("evict", action.score, action.reason) for action in forced}
-        cut = record(Plan(plan.policy, forced), prompt, cut)
+        cut = record(Written(Plan(plan.policy, forced)), prompt, cut)
     if on_overflow is OnOverflow.TRUNCATE:
         cuts = dict(truncate(recount(cut), left, min(room, window.budget), context.count))
         cut = replace(cut, truncations={**cut.truncations, **cuts})
@@ -96,30 +103,11 @@ def _plan(policy: Policy, window: Window, target: int, context: Context, faults:
     return Fifo().plan(window, target, context)
 
 
-def record(plan: Plan, prompt: Prompt, ledger: Ledger) -> Ledger:
-    """The ledger with a plan's actions written down by message index."""
-    places = {slot_id(group): group for group in prompt.groups}
-    drops = set(ledger.drops)
-    clears = dict(ledger.clears)
-    for action in plan.actions:
-        if isinstance(action, Evict):
-            drops.update(places[action.slot].messages)
-        elif isinstance(action, Shrink):
-            for index in places[action.slot].messages:
-                message = prompt.messages[index]
-                if message is not None and message.answers is not None:
-                    clears[index] = action.text
-    return replace(
-        ledger,
-        drops=frozenset(drops),
-        clears={i: text for i, text in clears.items() if i not in drops},
-        truncations={i: cuts for i, cuts in ledger.truncations.items() if i not in drops and i not in clears},
-    )
-
-
 def _fates(plan: Plan) -> Iterator[tuple[str, Fate]]:
     for action in plan.actions:
         if isinstance(action, Evict):
             yield action.slot, Fate("evict", action.score, action.reason)
         elif isinstance(action, Shrink):
             yield action.slot, Fate("shrink", None, action.reason)
+        else:
+            yield from ((id_, Fate("summarize", None, action.reason)) for id_ in action.slots)

@@ -33,6 +33,11 @@ class Gathered:
         return self.vectors.get(self.query) if self.query is not None else None
 
     @property
+    def report(self) -> dict[str, object]:
+        """What an audit record says of it."""
+        return {"vectors": len(self.vectors), "waited": self.waited, "late": self.late, "without": self.without}
+
+    @property
     def without(self) -> str | None:
         """What was done without: all vectors, or some."""
         if not self.dense or not self.late:
@@ -50,7 +55,7 @@ class Gatherer:
 
     def __init__(self, embeddings: Embeddings | None, library: Library, *, wait_s: float = 0.15) -> None:
         self._embeddings = embeddings
-        self._library = library
+        self.library = library
         self._wait_s = wait_s
 
     async def gather(self, messages: Sequence[Message], *, dense: bool) -> Gathered:
@@ -81,7 +86,7 @@ class Gatherer:
         if gathered.query is None:
             return {}
         indexes = [i for i, m in enumerate(messages) if i != gathered.query and m.role not in INSTRUCTIONS]
-        index = Index(tuple(self._library.passage(messages[i]) for i in indexes))
+        index = Index(tuple(self.library.passage(messages[i]) for i in indexes))
         vectors = [gathered.vectors.get(i) for i in indexes]
         scores = relevance(messages[gathered.query].text, index, vectors, gathered.query_vector)
         return dict(zip(indexes, map(float, scores), strict=True))
@@ -95,7 +100,7 @@ class Gatherer:
         wanted: dict[bytes, str] = {}
         for message in order:
             if message.text.strip():
-                key = self._library.key(message)
+                key = self.library.key(message)
                 wanted.pop(key, None)
                 wanted[key] = message.text
         return wanted
@@ -107,7 +112,7 @@ class Gatherer:
         before: Mapping[bytes, Vectors],
         found: Mapping[bytes, Vectors],
     ) -> Gathered:
-        keys = {i: self._library.key(m) for i, m in enumerate(messages) if m.role not in INSTRUCTIONS}
+        keys = {i: self.library.key(m) for i, m in enumerate(messages) if m.role not in INSTRUCTIONS}
         return Gathered(
             query=last_user(messages),
             vectors={i: found[key] for i, key in keys.items() if key in found},

@@ -9,7 +9,7 @@ writes a message can know it; and one that occurs in none of the texts is taken,
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from itertools import count, groupby
@@ -90,6 +90,11 @@ def render(note: Note, messages: Sequence[Message], keys: Keys) -> str | None:
     for label, text in sections:
         lines += [f"{fence} {label}:", text]
     return "\n".join((*lines, f"{fence} end"))
+
+
+def ordered(notes: Iterable[Note]) -> tuple[Note, ...]:
+    """The notes in the order in which they stand: at one place summaries before recall, and merged ones last."""
+    return tuple(sorted(notes, key=lambda note: (note.before, note.merge, note.kind is Kind.RECALL)))
 
 
 def ranges(indexes: Sequence[int]) -> str:

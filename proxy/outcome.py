@@ -5,9 +5,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from policies.types import Window
+from policies.types import Kind, Window
 from proxy.budget import Budget, Trigger
 from proxy.decision import Fate
+from proxy.placed import Placed
 from proxy.prompt import Prompt, slot_id
 from proxy.route import Route
 from proxy.turns import Turn
@@ -53,6 +54,9 @@ class Outcome:
 
     `utilization_before` is an upper bound where the request was not counted (`counted` False). Token figures are
     None there. `prompt`, `window`, `fates` are given where a cut was decided. `turn` is in flight until it is ended.
+    `gathered` says what vectors there were and what was done without, `weights` what the policy decided with.
+    `notes_made` and `notes_gone` are the notes that came and the recall notes that went. `after` is what is to be done
+    once the turn has ended.
     """
 
     route: Route
@@ -88,6 +92,11 @@ class Outcome:
     ledger: str = "none"
     cache_prefix_tokens: int | None = None
     turn: Turn | None = None
+    notes_made: tuple[Placed, ...] = ()
+    notes_gone: tuple[Placed, ...] = ()
+    gathered: Mapping[str, object] | None = None
+    weights: Mapping[str, object] | None = None
+    after: Callable[[], None] | None = None
 
     @property
     def alarming(self) -> bool:
@@ -140,25 +149,29 @@ class Outcome:
             "replayed": {"slots": self.replayed, "audit_id": self.replayed_from} if self.replayed else None,
             "cache_prefix_tokens": self.cache_prefix_tokens,
             "overhead_ms": self.stages.report(),
+            "gathered": dict(self.gathered) if self.gathered is not None else None,
+            "weights": dict(self.weights) if self.weights is not None else None,
             "held_ms": round(self.held_ms, 3),
             "reason": self.reason,
             "faults": list(self.faults),
-            "slots": self._slots(everything=everything, content=content),
+            "slots": [*self._slots(everything=everything, content=content), *self._notes(content=content)],
         }
 
     def _slots(self, *, everything: bool, content: bool) -> list[dict[str, object]]:
         if self.window is None or self.prompt is None:
             return []
-        groups = {slot_id(group): (index, group) for index, group in enumerate(self.prompt.groups)}
+        places: dict[str, tuple[int | None, tuple[int, ...]]]
+        places = {placed.note.id: (None, placed.note.messages) for placed in self.prompt.notes}
+        places |= {slot_id(group): (index, group.messages) for index, group in enumerate(self.prompt.groups)}
         rows: list[dict[str, object]] = []
         for slot in self.window.slots:
             fate = self.fates.get(slot.id)
             if fate is None and not everything:
                 continue
-            index, group = groups[slot.id]
+            index, messages = places.get(slot.id, (None, ()))
             row: dict[str, object] = {
                 "index": index,
-                "messages": list(group.messages),
+                "messages": list(messages),
                 "id": slot.id,
                 "role": slot.role,
                 "tokens": slot.tokens,
@@ -174,3 +187,33 @@ class Outcome:
                 row["text"] = slot.text
             rows.append(row)
         return rows
+
+    def _notes(self, *, content: bool) -> list[dict[str, object]]:
+        """The notes that this decision made, and the recall notes that went with it."""
+        made = [
+            (placed, *(("recall", _RECALLED) if placed.note.kind is Kind.RECALL else ("summarize", _SUMMARY)))
+            for placed in self.notes_made
+        ]
+        rows: list[dict[str, object]] = []
+        for placed, action, reason in (*made, *((placed, "evict", _RECALL_GOES) for placed in self.notes_gone)):
+            row: dict[str, object] = {
+                "index": None,
+                "messages": list(placed.note.messages),
+                "id": placed.note.id,
+                "role": "user",
+                "tokens": placed.tokens,
+                "action": action,
+                "pinned": False,
+                "protected": False,
+                "score": None,
+                "reason": reason,
+            }
+            if content:
+                row["text"] = placed.text
+            rows.append(row)
+        return rows
+
+
+_RECALLED = "quotes of what was left out, by relevance to the prompt"
+_SUMMARY = "stands for the messages that it covers"
+_RECALL_GOES = "a cut takes every recall note"

@@ -8,18 +8,26 @@ from secrets import token_hex
 from typing import Any, TypeVar
 
 from proxy.conversations import Conversations
+from proxy.embeddings import Embeddings
 from proxy.errors import ClientError
+from proxy.evicted import Evicted, Hooks
+from proxy.gathering import Gathered, Gatherer
 from proxy.guard import Faults
 from proxy.identity import Chain
 from proxy.intake import Incoming, Read, Reading, Unread, Windows, read
 from proxy.known import Known, Status, hold
 from proxy.ledger import Ledger
+from proxy.library import Library
 from proxy.memo import Memo
+from proxy.notes import Keys
 from proxy.outcome import Action, Outcome, Stages
 from proxy.prefix import shared_tokens
+from proxy.route import Mode, SummaryKind
+from proxy.summaries import Summarizer
 from proxy.tokens import Cache
 from proxy.trimming import Trimming
 
+LEASE_S = 5.0  # longer than the deadline of the work that a lease is for
 INLINE_BYTES = 64 * 1024  # a larger body is read, counted and cut on a thread
 
 T = TypeVar("T")
@@ -29,7 +37,9 @@ class Pipeline:
     """Turns incoming requests into outcomes.
 
     `windows` gives a model's context window. Without `conversations` every request is decided about for itself.
-    `clock` gives seconds for measuring, `now` seconds since the epoch.
+    Vectors are waited for at most `wait_s` seconds; without `embeddings` relevance is by words alone, and without a
+    `summarizer` summaries are extractive. `hooks` are told what was evicted. `clock` gives seconds for
+    measuring, `now` seconds since the epoch.
     """
 
     def __init__(
@@ -37,6 +47,10 @@ class Pipeline:
         windows: Windows,
         conversations: Conversations | None = None,
         *,
+        embeddings: Embeddings | None = None,
+        wait_s: float = 0.15,
+        summarizer: Summarizer | None = None,
+        hooks: Hooks | None = None,
         executor: Executor | None = None,
         clock: Callable[[], float] = time.perf_counter,
         now: Callable[[], float] = time.time,
@@ -48,6 +62,9 @@ class Pipeline:
         self._now = now
         self._memo = Memo[Any]()
         self._counts = Cache()
+        self._gatherer = Gatherer(embeddings, Library(), wait_s=wait_s)
+        self._summarizer = summarizer
+        self._hooks = hooks
 
     def untouched(self, incoming: Incoming) -> Outcome:
         """The outcome of a request that nothing is decided about."""
@@ -70,12 +87,19 @@ class Pipeline:
         with faults.guard("pipeline", ClientError):
             reading = self._read(incoming, outcome)
             if reading is not None:
-                trimming = Trimming(incoming, reading, self._counts, outcome, faults)
+                trimming = Trimming(incoming, reading, self._counts, outcome, faults, self._gatherer, Keys())
                 ledger, prompt = trimming.weigh(Ledger())
                 if (why := trimming.trigger(prompt)) is not None:
-                    ledger = trimming.cut(ledger, prompt, why, now=self._now())
+                    gathered = Gathered()
+                    with outcome.stages.stage("gather"), faults.guard("gather"):
+                        gathered = self._gatherer.wait(reading.chat.messages, dense=trimming.dense)
+                    outcome.gathered = gathered.report
+                    ledger = trimming.cut(ledger, prompt, why, gathered, now=self._now())
+                    ledger = trimming.recall(ledger, gathered, why)
                     if ledger:
-                        trimming.render(ledger, trimming.prompt(ledger))
+                        sent = trimming.prompt(ledger)
+                        outcome.notes_made = sent.notes
+                        trimming.render(ledger, sent)
         outcome.faults = faults.names
         return outcome
 
@@ -122,7 +146,7 @@ class Pipeline:
             session=incoming.session,
             variant=incoming.variant,
         )
-        trimming = Trimming(incoming, reading, self._counts, outcome, faults)
+        trimming = Trimming(incoming, reading, self._counts, outcome, faults, self._gatherer, conversations.keys)
         known = await conversations.replay(chain)
         ledger, prompt = await self._aside(incoming, lambda: trimming.weigh(known.ledger))
         move = hold(known.turns, fits=trimming.fits(prompt), waited=False)
@@ -132,20 +156,37 @@ class Pipeline:
             move = hold(known.turns, fits=trimming.fits(prompt), waited=True)
         before = ledger
         why = trimming.trigger(prompt) if move in ("free", "alone") else None
-        if why is not None:
-            reason = why
-            ledger = await self._aside(
-                incoming,
-                lambda: trimming.cut(before, prompt, reason, first_seen=known.first_seen, now=self._now()),
-            )
-        new = ledger if why is not None and move == "free" and ledger else None
+        asks = move == "free" and (why is not None or known.index < len(chain) - 1)
+        if why is not None or (asks and _prompts(reading) and trimming.noting.recalls(ledger)):
+            gathered = Gathered()
+            with outcome.stages.stage("gather"), faults.guard("gather"):
+                gathered = await self._gatherer.gather(reading.chat.messages, dense=trimming.dense)
+            outcome.gathered = gathered.report
+            if why is not None:
+                reason = why
+                ledger = await self._aside(
+                    incoming,
+                    lambda: trimming.cut(
+                        before, prompt, reason, gathered, first_seen=known.first_seen, now=self._now()
+                    ),
+                )
+                ledger = await self._summarised(
+                    conversations, chain, incoming, trimming, before, ledger, outcome, faults
+                )
+            if asks:
+                cut = ledger
+                ledger = await self._aside(incoming, lambda: trimming.recall(cut, gathered, why))
+        new = ledger if ledger is not before and move == "free" and ledger else None
         turn = await conversations.begin(chain, known, new)
         outcome.turn = turn
         outcome.conversation = turn.known.conversation or None
         outcome.ledger = _status(known, turn.known)
-        if new is not None and turn.known.ledger.decision != new.decision:
+        lost = new is not None and turn.known.ledger.decision != new.decision
+        if lost:
             ledger = self._lost(turn.known, trimming, outcome)
         sent = trimming.prompt(ledger) if ledger else prompt
+        if ledger is not before and not lost:
+            outcome.notes_made = tuple(placed for placed in sent.notes if placed.note not in before.notes)
         if ledger:
             await self._aside(incoming, lambda: trimming.render(ledger, sent))
         if move in ("held", "alone") and outcome.action in (Action.PASS, Action.TRIMMED):
@@ -153,6 +194,71 @@ class Pipeline:
         if known.entry is not None:
             then = trimming.prompt(known.ledger)
             outcome.cache_prefix_tokens = shared_tokens(then, known.index + 1, sent)
+        outcome.after = self._afterwards(reading, trimming, before, ledger, outcome, quiet=move in ("held", "alone"))
+
+    async def _summarised(
+        self,
+        conversations: Conversations,
+        chain: Chain,
+        incoming: Incoming,
+        trimming: Trimming,
+        before: Ledger,
+        after: Ledger,
+        outcome: Outcome,
+        faults: Faults,
+    ) -> Ledger:
+        """The ledger with a model's summaries, where the route wants them and they come in time."""
+        settings = incoming.route.summaries
+        drafts = trimming.noting.drafts(before, after)
+        if settings.kind is not SummaryKind.LLM or not drafts or self._summarizer is None:
+            return after
+        if incoming.route.mode is Mode.SHADOW:
+            return after
+        with outcome.stages.stage("fulfil"), faults.guard("summarizer"):
+            async with conversations.lease(chain[-1], settings.deadline_s + LEASE_S) as mine:
+                if mine:
+                    texts = await self._summarizer.write(settings, trimming.noting.messages, drafts)
+                    sealed = {note: conversations.seal(text.encode("utf-8", "replace")) for note, text in texts.items()}
+                    if len(texts) < len(drafts):
+                        faults.note("summarizer")
+                    return await self._aside(incoming, lambda: trimming.sealed(after, sealed))
+        return after
+
+    def _afterwards(
+        self,
+        reading: Reading,
+        trimming: Trimming,
+        before: Ledger,
+        after: Ledger,
+        outcome: Outcome,
+        *,
+        quiet: bool,
+    ) -> Callable[[], None] | None:
+        """What is to be done when the turn has ended: vectors for the next cut, and telling what was evicted."""
+        route = outcome.route
+        warned = (outcome.utilization_before or 0.0) >= route.thresholds.warn
+        prepares = trimming.dense and warned and not quiet
+        gone = tuple(sorted(after.drops - before.drops)) if outcome.notes_made or outcome.fates else ()
+        hooks = self._hooks if gone and not quiet else None
+        if not prepares and hooks is None:
+            return None
+        chat = reading.chat
+
+        def work() -> None:
+            if prepares:
+                self._gatherer.prepare(chat.messages)
+            if hooks is not None:
+                hooks.tell(
+                    Evicted(
+                        audit_id=outcome.audit_id,
+                        conversation=outcome.conversation,
+                        route=route.name,
+                        model=outcome.model,
+                        messages=tuple((i, chat.raw(i)) for i in gone),
+                    )
+                )
+
+        return work
 
     async def _wait(
         self, conversations: Conversations, chain: Chain, known: Known, incoming: Incoming, outcome: Outcome
@@ -167,6 +273,7 @@ class Pipeline:
         """Another request with the same messages was first: its decision is sent, and this one's is forgotten."""
         outcome.prompt, outcome.window, outcome.fates, outcome.slots_evicted = None, None, {}, 0
         outcome.trigger, outcome.target, outcome.action = None, None, Action.PASS
+        outcome.notes_made, outcome.notes_gone, outcome.weights = (), (), None
         ledger, _ = trimming.weigh(known.ledger)
         return ledger
 
@@ -175,6 +282,11 @@ class Pipeline:
         if len(incoming.body) <= INLINE_BYTES:
             return work()
         return await asyncio.get_running_loop().run_in_executor(self._executor, work)
+
+
+def _prompts(reading: Reading) -> bool:
+    """Whether the request ends with a user's message."""
+    return reading.chat.messages[-1].role == "user"
 
 
 def _status(before: Known, after: Known) -> str:

@@ -58,6 +58,30 @@ class Pins:
     tools: frozenset[str] = frozenset()
 
 
+class SummaryKind(StrEnum):
+    """Whether a summary is made of the messages' own sentences, by a model, or not at all."""
+
+    EXTRACTIVE = "extractive"
+    LLM = "llm"
+    OFF = "off"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summaries:
+    """How what a policy wants summarised is summarised; `upstream` and `model` where a model does it.
+
+    A summary has at most `max_tokens` beside its heading, and is there within `deadline_s`, or the extractive one
+    takes its place. `window` is the summariser's context window in tokens, None: by the model.
+    """
+
+    kind: SummaryKind = SummaryKind.EXTRACTIVE
+    upstream: str | None = None
+    model: str | None = None
+    max_tokens: int = 150
+    deadline_s: float = 5.0
+    window: int | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
     """The rules for the requests of one route. Tokens and seconds; None means «by the model» or «no limit»."""
@@ -82,6 +106,8 @@ class Route:
     first_role_user: bool | None = None  # None: where the client's own messages began with a user's
     recall_budget: float = 0.15
     recall_exclude_tools: frozenset[str] = frozenset()
+    summaries: Summaries = field(default_factory=Summaries)
+    merge_notes: bool = False  # notes are the first words of a user's message even where they could stand alone
     hold_wait_s: float = 2.0
     allow_overrides: bool = False
     tenant_header: str | None = None  # names the tenant instead of the key

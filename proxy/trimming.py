@@ -1,21 +1,26 @@
-"""The steps of trimming one request, each without waiting for anything: weigh, cut, render."""
+"""The steps of trimming one request, each without waiting for anything: weigh, cut, recall, render."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 
-from policies.types import Context
+from policies.relevance import pooled
+from policies.types import Context, Kind, Need, Policy, Window
 from proxy import budget as budgets
 from proxy import media
 from proxy.budget import Trigger
 from proxy.chat import Message
 from proxy.decision import decide
+from proxy.gathering import Gathered, Gatherer, by_slot
 from proxy.guard import Faults
 from proxy.intake import Incoming, Reading
 from proxy.ledger import Ledger
+from proxy.notes import Keys, Note
+from proxy.noting import Noting
 from proxy.outcome import Action, Outcome
 from proxy.prompt import Prompt, assemble, window
-from proxy.route import Mode
+from proxy.recalling import without_recall
+from proxy.route import Mode, Route
 from proxy.splice import splice
 from proxy.tokens import Cache
 
@@ -30,14 +35,27 @@ def _unknown(_: int) -> None:
 class Trimming:
     """One request on its way; what each step finds out is written into its outcome."""
 
-    def __init__(self, incoming: Incoming, reading: Reading, counts: Cache, outcome: Outcome, faults: Faults) -> None:
+    def __init__(
+        self,
+        incoming: Incoming,
+        reading: Reading,
+        counts: Cache,
+        outcome: Outcome,
+        faults: Faults,
+        gatherer: Gatherer,
+        keys: Keys,
+    ) -> None:
         self._incoming = incoming
+        self._gatherer = gatherer
+        self._keys = keys
+        self.noting = Noting(incoming, reading, keys, gatherer.library, faults)
         self._reading = reading
         self._counts = counts
         self._outcome = outcome
         self._faults = faults
         self._overhead = faults.attempt("counter", lambda: reading.counter.overhead(reading.chat.settings), 0)
         self._full: Prompt | None = None
+        self._relevances: Mapping[int, float] | None = None
         outcome.counted = True
         guesses = (media.guessed(part) for message in reading.chat.messages for part in message.parts)
         outcome.estimated = reading.counter.estimated or any(guesses)
@@ -64,8 +82,8 @@ class Trimming:
         reading = self._reading
         exact = partial(self._counts.message, reading.counter)
         with self._faults.guard("counter"):  # once for all messages, not once for each
-            return assemble(reading.chat.messages, reading.groups, ledger, self._overhead, exact)
-        return assemble(reading.chat.messages, reading.groups, ledger, self._overhead, self._count)
+            return assemble(reading.chat.messages, reading.groups, ledger, self._overhead, exact, self._keys)
+        return assemble(reading.chat.messages, reading.groups, ledger, self._overhead, self._count, self._keys)
 
     def trigger(self, prompt: Prompt) -> Trigger | None:
         """The cut that a prompt calls for."""
@@ -75,69 +93,132 @@ class Trimming:
         """Whether a prompt is within the budget."""
         return prompt.used <= self._reading.budget.tokens
 
+    @property
+    def dense(self) -> bool:
+        """Whether vectors are of use to the policy, or to recall for it."""
+        return bool(self._incoming.trimmer.needs & {Need.SIMILARITY, Need.VECTORS})
+
     def cut(
         self,
         ledger: Ledger,
         prompt: Prompt,
         why: Trigger,
+        gathered: Gathered,
         *,
         first_seen: FirstSeen = _unknown,
         now: float | None = None,
     ) -> Ledger:
-        """The ledger after a cut.
+        """The ledger after a cut, which every recall note goes with.
 
         Raises:
             ClientError: 400 context_length_exceeded, where it does not fit and the route says reject.
         """
         route, reading, outcome = self._incoming.route, self._reading, self._outcome
         messages, budget = reading.chat.messages, reading.budget.tokens
+        outcome.notes_gone = tuple(placed for placed in prompt.notes if placed.note.kind is Kind.RECALL)
+        overflow = max(0.0, prompt.used / budget - budgets.share(route, why))
+        if outcome.notes_gone:
+            ledger = without_recall(ledger)
+            prompt = self.prompt(ledger)
         with outcome.stages.stage("gather"):
             policy = self._incoming.trimmer
+            target = budgets.target(route, why, budget, prompt.growth)
+            history = max(1, target - self.noting.share)
             seen = window(
                 prompt,
                 messages,
-                route,
+                _zoned(route) if getattr(policy, "own_zone", False) else route,
                 budget,
                 reading.pins,
                 content=self._content,
                 needs=policy.needs,
                 first_seen=first_seen,
+                target=history,
             )
-            target = budgets.target(route, why, budget, prompt.growth)
+            similarity, vectors = self._by_slot(gathered)
             context = Context(
                 query=next((m.text for m in reversed(messages) if m.role == "user"), ""),
-                overflow=max(0.0, prompt.used / budget - budgets.share(route, why)),
+                overflow=overflow,
                 now=now,
                 count=reading.counter.content,
+                similarity=similarity,
+                vectors=vectors,
+                query_vector=None if gathered.query_vector is None else pooled(gathered.query_vector),
+                summary_tokens=self.noting.summary_tokens,
             )
+            outcome.weights = self._faults.attempt("policy", lambda: weights(policy, seen, context), None)
         with outcome.stages.stage("decide"):
             decision = decide(
                 policy,
                 prompt,
                 seen,
-                target,
+                history,
                 context,
                 ledger=ledger,
                 on_overflow=route.on_overflow,
                 room=int(route.thresholds.evict * budget),
                 recount=self.prompt,
                 faults=self._faults,
+                writer=self.noting.writer(prompt, gathered),
+                merge=self.noting.merge,
             )
         outcome.prompt, outcome.window, outcome.target, outcome.trigger = prompt, seen, target, why
         outcome.policy, outcome.fates = decision.policy, decision.fates
-        outcome.slots_evicted = sum(1 for fate in decision.fates.values() if fate.action == "evict")
+        outcome.slots_evicted = sum(1 for fate in decision.fates.values() if fate.action in ("evict", "summarize"))
         if decision.unfit:
             outcome.action = Action.UNFIT
         if decision.overflowed:
             outcome.reason = f"on_overflow_{route.on_overflow.value}"
         return replace(decision.ledger, decision=outcome.audit_id, length=len(messages))
 
+    def recall(self, ledger: Ledger, gathered: Gathered, why: Trigger | None) -> Ledger:
+        """The ledger with what comes back for the prompt: after a cut, or for a new prompt below the next threshold."""
+        if not self.noting.recalls(ledger):
+            return ledger
+        route, outcome, budget = self._incoming.route, self._outcome, self._reading.budget.tokens
+        with outcome.stages.stage("recall"):
+            prompt = self.prompt(ledger)
+            threshold = int(route.thresholds.evict * budget) - 1
+            most = threshold if why is None or outcome.target is None else outcome.target
+            after = self.noting.recall(ledger, prompt, self._scores(gathered), most)
+        if after is ledger:
+            return ledger
+        return replace(after, decision=outcome.audit_id, length=len(self._reading.chat.messages))
+
+    def sealed(self, ledger: Ledger, texts: Mapping[Note, bytes]) -> Ledger:
+        """The ledger with a model's summaries in the place of extractive ones, where they save tokens too."""
+        prompt = self.prompt(ledger)
+        full = self._full or self.prompt(Ledger())
+        notes = []
+        for note in ledger.notes:
+            if (sealed := texts.get(note)) is not None:
+                written = replace(note, quotes=(), sealed=sealed)
+                room = sum(full.tokens[i] for i in note.covers)
+                note = written if 0 < self.noting.cost(prompt, written) < room else note
+            notes.append(note)
+        return replace(ledger, notes=tuple(notes))
+
+    def _scores(self, gathered: Gathered) -> Mapping[int, float]:
+        """The relevance of each message to the prompt; nothing is, where that cannot be told."""
+        if self._relevances is None:
+            messages = self._reading.chat.messages
+            none: Mapping[int, float] = {}
+            work = partial(self._gatherer.relevances, messages, gathered)
+            self._relevances = self._faults.attempt("relevance", work, none)
+        return self._relevances
+
+    def _by_slot(self, gathered: Gathered) -> tuple[Mapping[str, float], Mapping[str, object]]:
+        needs = self._incoming.trimmer.needs
+        scores = self._scores(gathered) if Need.SIMILARITY in needs else {}
+        vectors = gathered.vectors if Need.VECTORS in needs else {}
+        return by_slot(self._reading.groups, scores, vectors)
+
     def render(self, ledger: Ledger, prompt: Prompt) -> None:
         """Splice the ledger into the body, unless the route only watches."""
         outcome = self._outcome
         with outcome.stages.stage("fulfil"):
             chat = self._reading.chat
-            body = self._faults.attempt("splice", lambda: splice(chat, ledger.edits(chat.messages)), None)
+            body = self._faults.attempt("splice", lambda: splice(chat, ledger.edits(chat.messages, self._keys)), None)
         if body is None:
             outcome.tokens_after, outcome.utilization_after = outcome.tokens_before, outcome.utilization_before
             return
@@ -163,3 +244,19 @@ class Trimming:
         """What a message costs beyond the same message without content."""
         bare = replace(message, parts=(), digest=b"bare:" + message.digest)
         return self._count(message) - self._count(bare)
+
+
+def weights(policy: Policy, seen: Window, context: Context) -> dict[str, object] | None:
+    """The weights that a policy decides with and why, where it has any to tell."""
+    told = getattr(policy, "weights", None)
+    if callable(told):
+        told = told(seen, context)
+    if isinstance(told, tuple) and len(told) == 2:
+        return {"alpha": round(told[0], 4), "beta": round(told[1], 4)}
+    found = {name: getattr(told, name) for name in ("alpha", "beta", "why") if hasattr(told, name)}
+    return {name: round(each, 4) if isinstance(each, float) else each for name, each in found.items()} or None
+
+
+def _zoned(route: Route) -> Route:
+    """The route for a policy that protects by itself what it keeps."""
+    return replace(route, protect_last=0, keep_prefix=0.0, pins=replace(route.pins, first_user=False))

@@ -48,7 +48,7 @@ def sent(outcome: Outcome) -> list[Message]:
 @pytest.mark.parametrize("policy", ["fifo", "priority", "lru", "lru_token", "rwr", "token_cost"])
 def test_thresholds_decide_how_deep_a_cut_goes(policy: str, utilization: float, at_most: float | None) -> None:
     messages = dialogue(40, size=20)
-    outcome = settle(messages, route(policy, window=round(size(messages) / utilization)))
+    outcome = settle(messages, route(policy, window=round(size(messages) / utilization), recall_budget=0.0))
 
     assert outcome.utilization_before == pytest.approx(utilization, abs=0.001)
     if at_most is None:

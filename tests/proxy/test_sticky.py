@@ -19,7 +19,8 @@ TOOLS: list[Any] = [{"type": "function", "function": {"name": "look_up", "parame
 
 
 def settings(policy: str = "fifo", more: str = "") -> str:
-    return f"defaults: {{window: {WINDOW}, reserve_output: 0, policy: {policy}, breathing_turns: 0{more}}}"
+    fixed = "reserve_output: 0, breathing_turns: 0, recall: {budget: 0}"
+    return f"defaults: {{window: {WINDOW}, policy: {policy}, {fixed}{more}}}"
 
 
 def question(number: int) -> Message:

@@ -1,0 +1,111 @@
+"""The notes of one request: what they cost, the summaries of a cut, and what comes back for the prompt."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from policies.types import Kind
+from proxy.chat import Message
+from proxy.extracts import extract
+from proxy.gathering import Gathered
+from proxy.guard import Faults
+from proxy.intake import Incoming, Reading
+from proxy.ledger import Ledger
+from proxy.library import Library
+from proxy.notes import Keys, Note, ordered, render
+from proxy.placed import Placed, place
+from proxy.prompt import Prompt, must_alternate
+from proxy.recalling import Costs, forgotten, limit, recalled, share, wanted
+from proxy.record import Write
+from proxy.route import SummaryKind
+
+FRAME = 64  # tokens: about what a summary's heading, marks and labels take beside its own words
+
+
+@dataclass(frozen=True, slots=True)
+class Noting:
+    """Makes the notes of one request. Nothing here raises: a note that fails is a fault, and is left out."""
+
+    incoming: Incoming
+    reading: Reading
+    keys: Keys
+    library: Library
+    faults: Faults
+
+    @property
+    def share(self) -> int:
+        """Tokens that all live recall notes may take together."""
+        return share(self.incoming.route, self.incoming.trimmer, self.reading.budget.tokens)
+
+    @property
+    def summary_tokens(self) -> int:
+        """Tokens that one summary may cost; 0 where none are to be written."""
+        summaries = self.incoming.route.summaries
+        return 0 if summaries.kind is SummaryKind.OFF else summaries.max_tokens + FRAME
+
+    @property
+    def merge(self) -> bool:
+        """Whether notes are the first words of a user's message, rather than messages of their own."""
+        return self.incoming.route.merge_notes or must_alternate(self.incoming.route, self.messages)
+
+    @property
+    def messages(self) -> Sequence[Message]:
+        """The client's messages."""
+        return self.reading.chat.messages
+
+    def recalls(self, ledger: Ledger) -> bool:
+        """Whether something may come back for this request's prompt."""
+        return self.share > 0 and forgotten(ledger) and wanted(self.messages)
+
+    def cost(self, prompt: Prompt, note: Note) -> int:
+        """Tokens that a note would add to a prompt."""
+        text = render(note, self.messages, self.keys)
+        if text is None:
+            return 0
+        there = [(p.note, p.text) for p in prompt.notes if note.merge and p.note.merge and p.note.before == note.before]
+        placed: list[Placed] = list(place([*there, (note, text)], prompt.messages, self.reading.counter.message))
+        return placed[-1].tokens
+
+    def writer(self, prompt: Prompt, gathered: Gathered) -> Write | None:
+        """Makes extractive summaries; None where the route wants none."""
+        if self.incoming.route.summaries.kind is SummaryKind.OFF:
+            return None
+
+        def written(note: Note, room: int, before: Sequence[Note]) -> Note | None:
+            with self.faults.guard("summary"):
+                return extract(
+                    note,
+                    self.messages,
+                    room,
+                    library=self.library,
+                    count=self.reading.counter.content,
+                    cost=partial(self.cost, prompt),
+                    vectors=gathered.vectors,
+                    before=before,
+                )
+            return None
+
+        return written
+
+    def recall(self, ledger: Ledger, prompt: Prompt, scores: Mapping[int, float], most: int) -> Ledger:
+        """The ledger with one more recall note, within a prompt of `most` tokens; the same where there is none."""
+        route = self.incoming.route
+        with self.faults.guard("recall"):
+            note = recalled(
+                ledger,
+                self.messages,
+                self.reading.groups,
+                scores,
+                limit(prompt, self.share, most),
+                exclude_tools=route.recall_exclude_tools,
+                merge=self.merge,
+                library=self.library,
+                costs=Costs(text=self.reading.counter.content, note=partial(self.cost, prompt)),
+            )
+            if note is not None and all(each.id != note.id for each in ledger.notes):
+                return replace(ledger, notes=ordered((*ledger.notes, note)))
+        return ledger
+
+    def drafts(self, before: Ledger, after: Ledger) -> tuple[Note, ...]:
+        """The summaries that a cut made, for a model to write better ones."""
+        return tuple(n for n in after.notes if n.kind is Kind.SUMMARY and n not in before.notes and n.sealed is None)
