@@ -12,12 +12,17 @@ def shared_tokens(before: Prompt, length: int, after: Prompt) -> int:
     Both are of the same conversation, so their overhead (tool schemas, framing), which providers put first, is the
     same. Counting stops at the first message or note that went away, came or changed.
     """
+    if before is after:
+        notes = sum(placed.tokens for placed in after.notes if placed.note.before < length)
+        return after.overhead + sum(after.tokens[:length]) + notes
     tokens = after.overhead
     there, here = _notes(before), _notes(after)
     for index in range(min(length, len(after.messages))):
-        if [each.text for each in there.get(index, ())] != [each.text for each in here.get(index, ())]:
-            return tokens
-        tokens += sum(each.tokens for each in here.get(index, ()))
+        if index in there or index in here:
+            noted = here.get(index, [])
+            if [each.text for each in there.get(index, ())] != [each.text for each in noted]:
+                return tokens
+            tokens += sum(each.tokens for each in noted)
         old, new = before.messages[index], after.messages[index]
         if old is None and new is None:
             continue

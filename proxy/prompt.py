@@ -56,12 +56,21 @@ def assemble(
     overhead: int,
     count: Callable[[Message], int],
     keys: Keys | None = None,
+    own: Sequence[int] | None = None,
 ) -> Prompt:
-    """Apply the ledger and count what is left; `keys` are those that its notes were made with."""
-    sent = tuple(ledger.message(i, message) for i, message in enumerate(messages)) if ledger else tuple(messages)
-    tokens = tuple(0 if message is None else count(message) for message in sent)
+    """Apply the ledger and count what is left; `keys` are those that its notes were made with.
+
+    `own` are the tokens of the client's messages where they are known: then only what the ledger changes is counted.
+    """
+    sent: list[Message | None] = list(messages)
+    tokens = list(map(count, messages) if own is None else own)
+    for index in (*ledger.clears, *ledger.truncations):
+        sent[index] = changed = ledger.message(index, messages[index])
+        tokens[index] = 0 if changed is None else count(changed)
+    for index in ledger.drops:
+        sent[index], tokens[index] = None, 0
     notes = tuple(place(ledger.rendered(messages, keys or Keys()), sent, count)) if ledger.notes else ()
-    return Prompt(groups=groups, messages=sent, tokens=tokens, overhead=overhead, notes=notes)
+    return Prompt(groups=groups, messages=tuple(sent), tokens=tuple(tokens), overhead=overhead, notes=notes)
 
 
 def slot_id(group: Group) -> str:

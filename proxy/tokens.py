@@ -7,7 +7,7 @@ few times what prose of its size does.
 import hashlib
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -71,7 +71,8 @@ class Counter:
 
     def total(self, measure: Measure) -> int:
         """Tokens of a message that was measured by a counter with this key."""
-        return measure.fixed + self.ratios.scale(measure.classes)
+        classes = measure.classes
+        return measure.fixed if classes is NOTHING else measure.fixed + self.ratios.scale(classes)
 
     def classes(self, m: chat.Message) -> Classes:
         """The encoding's tokens of the message's texts, by class, before any ratio; what `fixed` counts is apart."""
@@ -190,6 +191,20 @@ class Cache:
             known = counter.measure(m)
             self.put(key, known)
         return counter.total(known)
+
+    def messages(self, counter: Counter, ms: Sequence[chat.Message]) -> list[int]:
+        """What `message` says of each of them, at the cost of one look for all that are known."""
+        keys = [(counter.key, m.digest) for m in ms]
+        measures = self._measures
+        with self._lock:
+            known = [measures.get(key) for key in keys]
+            for key, measure in zip(keys, known, strict=True):
+                if measure is not None:
+                    measures.move_to_end(key)
+        return [
+            self.message(counter, m) if measure is None else counter.total(measure)
+            for m, measure in zip(ms, known, strict=True)
+        ]
 
 
 _SCHEMAS = Cache(size=1_000)
