@@ -89,6 +89,7 @@ def bench_route(policy: Any, **settings: Any) -> Route:
             "upstream": "none",
             "policy": policy,
             "protect_last": PROTECTED,
+            "keep_prefix": 0.0,
             "alternate_roles": Alternate.FREE,
             "first_role_user": False,
             **settings,

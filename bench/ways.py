@@ -11,11 +11,9 @@ from bench.vectors import DiskVectors
 from bench.views import View, bench_route
 from policies import registry
 from proxy import wire
-from proxy.conversations import Conversations
 from proxy.intake import Incoming
 from proxy.pipeline import Pipeline
 from proxy.route import Route, Targets, Thresholds
-from proxy.stores.memory import MemoryStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +91,7 @@ def _fill(view: View, targets: Sequence[int], scores: NDArray[np.float64]) -> li
 
 
 def _policy(name: str) -> Way:
-    """A policy as the proxy runs it, recall and overflow included, with the target as the only threshold."""
+    """A policy as the proxy runs it, overflow included, without a past and with the target as the only threshold."""
     policy = registry.create(name)
     route = bench_route(
         policy,
@@ -102,23 +100,23 @@ def _policy(name: str) -> Way:
         breathing_turns=0,
     )
 
+    size = [0]  # the window of the request at hand
+    pipeline = Pipeline(lambda _route, _model: size[0])
+
     async def run(view: View, targets: Sequence[int]) -> list[Sent]:
-        return [await _piped(view, route, target) for target in targets]
+        size[0] = view.window.used
+        return [await _piped(pipeline, route, view, target) for target in targets]
 
     return lambda view, targets: asyncio.run(run(view, targets))
 
 
-async def _piped(view: View, route: Route, target: int) -> Sent:
-    store = Conversations(MemoryStore(), salt=b"bench", ttl_s=60.0)
-    try:
-        pipeline = Pipeline(lambda _route, _model: view.window.used, store)
-        outcome = await pipeline.run(Incoming(route=route, body=view.body, reserve=0, budget=target))
-        if outcome.turn is not None:
-            await outcome.turn.end()
-    finally:
-        await store.close()
+async def _piped(pipeline: Pipeline, route: Route, view: View, target: int) -> Sent:
+    outcome = await pipeline.run(Incoming(route=route, body=view.body, reserve=0, budget=target))
+    if outcome.turn is not None:
+        await outcome.turn.end()
     client, sent = wire.parse(view.body).messages, wire.parse(outcome.body).messages
     whole = {message.digest for message in sent}
-    notes = "\n".join(m.text for m in sent if m.digest not in {message.digest for message in client})
+    known = {message.digest for message in client}
+    notes = "\n".join(m.text for m in sent if m.digest not in known)
     kept = frozenset(i for i, m in enumerate(client) if m.digest in whole or (m.text and m.text in notes))
     return Sent(kept, outcome.tokens_after or view.window.used)
