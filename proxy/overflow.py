@@ -94,6 +94,8 @@ def _borders(number: int, text: str, keep: int) -> Truncation:
 def _border(text: str, at: int) -> int:
     """The last grapheme border at or before `at`."""
     start = max(0, at - LOOK)
+    while start and "\U0001f1e6" <= text[start - 1] <= "\U0001f1ff":  # flags pair up from where their row begins
+        start -= 1
     borders = [start + m.start() for m in regex.finditer(r"\X", text[start : at + LOOK])]
     return max((b for b in borders if b <= at), default=at)
 

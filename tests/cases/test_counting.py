@@ -59,7 +59,7 @@ async def test_an_output_limit_as_large_as_the_model_does_not_empty_the_history(
     """B03: half the window is the most that a client's limit reserves, the route's cap if that is less."""
     content = body(dialogue(50, size=60), max_tokens=13_107)
     for cap, reserve in (("", 10_000), (", reserve_cap: 4000", 4_000)):
-        client = await start(f"defaults: {{window: 20000, policy: fifo{settings}}}")
+        client = await start(f"defaults: {{window: 20000, policy: fifo{cap}}}")
         response = await post(client, content)
         assert bytes(upstream.last.body) == content, "and max_tokens is what it was"
         assert response.headers["x-trimtab-action"] == "pass"
