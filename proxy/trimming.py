@@ -1,6 +1,6 @@
 """The steps of trimming one request, each without waiting for anything: weigh, cut, recall, render."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -55,6 +55,8 @@ class Trimming:
         self._faults = faults
         self._overhead = faults.attempt("counter", lambda: reading.counter.overhead(reading.chat.settings), 0)
         self._full: Prompt | None = None
+        self._counted: list[int] | None = None
+        self._made: list[tuple[Ledger, Prompt]] = []
         self._relevances: Mapping[int, float] | None = None
         outcome.counted = True
         guesses = (media.guessed(part) for message in reading.chat.messages for part in message.parts)
@@ -78,15 +80,31 @@ class Trimming:
         return ledger, prompt
 
     def prompt(self, ledger: Ledger) -> Prompt:
-        """The prompt under a ledger, counted."""
-        reading = self._reading
-        exact = partial(self._counts.message, reading.counter)
-        with self._faults.guard("counter"):  # once for all messages, not once for each
-            return assemble(reading.chat.messages, reading.groups, ledger, self._overhead, exact, self._keys)
-        return assemble(reading.chat.messages, reading.groups, ledger, self._overhead, self._count, self._keys)
+        """The prompt under a ledger, counted; the same object for the ledgers of the last two calls."""
+        for made in self._made:
+            if made[0] == ledger:
+                return made[1]
+        exact = partial(self._counts.message, self._reading.counter)
+        prompt = self._faults.attempt("counter", lambda: self._assembled(ledger, exact, self._own()), None)
+        if prompt is None:  # once for all messages, not once for each
+            prompt = self._assembled(ledger, self._count, None)
+        self._made = [(ledger, prompt), *self._made[:1]]
+        return prompt
+
+    def _own(self) -> list[int]:
+        """The tokens of the client's own messages."""
+        if self._counted is None:
+            self._counted = self._counts.messages(self._reading.counter, self._reading.chat.messages)
+        return self._counted
+
+    def _assembled(self, ledger: Ledger, count: Callable[[Message], int], own: Sequence[int] | None) -> Prompt:
+        chat, groups = self._reading.chat, self._reading.groups
+        return assemble(chat.messages, groups, ledger, self._overhead, count, self._keys, own=own)
 
     def trigger(self, prompt: Prompt) -> Trigger | None:
-        """The cut that a prompt calls for."""
+        """The cut that a prompt calls for, or the upstream's refusal of it."""
+        if self._incoming.refused is not None:
+            return Trigger.RETRY
         return budgets.trigger(self._incoming.route, prompt.used, self._reading.budget.tokens)
 
     def fits(self, prompt: Prompt) -> bool:
