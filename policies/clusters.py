@@ -13,6 +13,7 @@ from policies.types import Slot
 
 SEED = 0
 ROUNDS = 10  # of k-means: what later ones change is not worth their time
+QUICK = 200  # slots that are clustered by their terms where there is no time for more
 FEATURES = 512  # of the hashed term vectors that stand in for slots without one
 
 Matrix = NDArray[np.float32]
@@ -25,12 +26,13 @@ def wanted(slots: Sequence[Slot], target: int, at_most: int) -> int:
     return max(1, min(k, at_most, len(slots)))
 
 
-def clustered(slots: Sequence[Slot], k: int, vectors: Mapping[str, object]) -> dict[str, int]:
+def clustered(slots: Sequence[Slot], k: int, vectors: Mapping[str, object], *, quick: bool = False) -> dict[str, int]:
     """The cluster of each slot by its id, numbered from 0 in the order in which the clusters begin.
 
     Clusters that came prepared (`Slot.cluster`) are used as they are, and a slot that came later joins the nearest.
     Otherwise about `k` are made: of the slots with a vector by those, of the others by their terms, the two kinds
-    apart because their distances do not compare. The same slots always give the same clusters.
+    apart because their distances do not compare. Where it has to be `quick`, more than `QUICK` slots without a vector
+    are cut into stretches of the conversation instead. The same slots always give the same clusters.
     """
     known = [slot for slot in slots if slot.cluster is not None]
     if 2 * len(known) >= len(slots) > 0:
@@ -45,7 +47,11 @@ def clustered(slots: Sequence[Slot], k: int, vectors: Mapping[str, object]) -> d
         found.update(zip([slot.id for slot in dense], labels, strict=True))
     if terms:
         after = max(found.values(), default=-1) + 1
-        labels = _kmeans(_hashed([slot.text for slot in terms]), k - after if k > after else 1)
+        ks = max(k - after, 1)
+        if quick and len(terms) > QUICK:
+            labels = [i * ks // len(terms) for i in range(len(terms))]
+        else:
+            labels = _kmeans(_hashed([slot.text for slot in terms]), ks)
         found.update((slot.id, after + label) for slot, label in zip(terms, labels, strict=True))
     return _numbered(slots, found)
 

@@ -6,7 +6,7 @@ from policies.plan import Action, Evict, Summarize
 from policies.turns import last_user
 from policies.types import Kind, Slot, Window
 
-LEAST = 48  # tokens: with its frame, a shorter note says nothing
+LEAST = 96  # tokens: of fewer, the frame of a note takes the most
 
 
 def affordable(reserve: int, summary_tokens: int) -> int:

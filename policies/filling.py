@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 from policies.greedy import evict_lowest
 from policies.plan import Evict
@@ -23,40 +24,47 @@ class Room:
 
 
 def room(window: Window, target: int) -> Room:
-    """The evictable slots before the last user message, and the tokens that the target leaves for them.
+    """The slots before the last user message that a policy may keep or let go, and the tokens left for them.
 
-    Orphans and recall notes are not among them: orphans no upstream takes, and notes are made anew.
+    Neither orphans, which no upstream takes, nor recall notes, which are made anew: they go first. Nor, where turns
+    must alternate, a turn that cannot go because the other half of its exchange has to stay.
     """
     before = window.slots[: last_user(window.slots)]
-    candidates = tuple(slot for slot in before if slot.evictable and not slot.orphan and slot.kind is not Kind.RECALL)
-    passing = sum(slot.tokens for slot in before if slot.evictable and (slot.orphan or slot.kind is Kind.RECALL))
-    fixed = window.used - passing - sum(slot.tokens for slot in candidates)
+    passing = [slot for slot in before if slot.evictable and (slot.orphan or slot.kind is Kind.RECALL)]
+    halves = _halves(window) if window.alternate else {}
+    candidates = tuple(
+        slot
+        for slot in before
+        if slot.evictable and slot not in passing and (slot.id not in halves or _free(halves[slot.id]))
+    )
+    fixed = window.used - sum(slot.tokens for slot in (*passing, *candidates))
     return Room(candidates, max(target - fixed, 0))
 
 
 def units(window: Window, slots: Iterable[Slot]) -> Iterator[Unit]:
-    """The slots in their order, by what has to go together.
-
-    Where turns must alternate that is a question with the answer that follows, tool slots between them apart.
-    """
-    wanted = {slot.id for slot in slots}
-    asked: Slot | None = None
-    for slot in window.slots:
-        if window.alternate and is_turn(slot):
-            if slot.role == "assistant" and asked is not None:
-                if pair := tuple(one for one in (asked, slot) if one.id in wanted):
-                    yield pair
-                asked = None
-                continue
-            if asked is not None and asked.id in wanted:
-                yield (asked,)
-            asked = slot if slot.role == "user" else None
-            if asked is not None:
-                continue
-        if slot.id in wanted:
+    """The slots in their order, by what goes together: where turns must alternate, question and answer."""
+    halves = _halves(window) if window.alternate else {}
+    wanted = {slot.id: slot for slot in slots}
+    for slot in wanted.values():
+        other = halves.get(slot.id)
+        if other is None or other.id not in wanted:
             yield (slot,)
-    if asked is not None and asked.id in wanted:
-        yield (asked,)
+        elif slot.role == "user":
+            yield (slot, other)
+
+
+def _halves(window: Window) -> Mapping[str, Slot | None]:
+    """For each turn by id the other half of its exchange: the answer that follows a question, and the reverse."""
+    turns = [slot for slot in window.slots if is_turn(slot)]
+    found: dict[str, Slot | None] = {slot.id: None for slot in turns}
+    for one, next_ in pairwise(turns):
+        if one.role == "user" and next_.role == "assistant":
+            found[one.id], found[next_.id] = next_, one
+    return found
+
+
+def _free(slot: Slot | None) -> bool:
+    return slot is not None and slot.evictable
 
 
 def left(window: Window, evictions: Iterable[Evict]) -> int:

@@ -15,7 +15,7 @@ from policies.registry import register
 from policies.types import Context, Need, Slot, Window
 from policies.value import similarities
 
-SIZE = 0.5  # how much of its value a slot loses that alone would take all the room there is
+SIZE = 0.25  # how much of its value a slot loses that alone would take all the room there is
 
 
 @register
@@ -54,7 +54,7 @@ class Hybrid:
         reserve = affordable(int(self.summaries * free.tokens), context.summary_tokens)
         tokens = free.tokens - reserve
         k = self._clusters(free.candidates, tokens)
-        clusters = clustered(free.candidates, k, context.vectors) if self.newest or reserve else {}
+        clusters = clustered(free.candidates, k, context.vectors, quick=True) if self.newest or reserve else {}
         groups = list(units(window, free.candidates))
         value = {slot.id: _value(unit, worth, free.tokens) for unit in groups for slot in unit}
         ranked = sorted(groups, key=lambda unit: (-value[unit[0].id], -unit[-1].turn))

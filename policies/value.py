@@ -16,9 +16,8 @@ _GATHERED = frozenset({"similarity", "llm"})
 def values(window: Window, context: Context, measure: Relevance) -> Mapping[str, float]:
     """The relevance of each evictable slot by id, 0..1.
 
-    `similarity` and `llm` are what `context.similarity` holds; a slot that is missing there gets its relevance by the
-    texts and vectors at hand (`policies.relevance`), which are words alone where there are no vectors. `keywords`: the
-    overlap of its keywords with the prompt's. `tags`: its own priority ÷ 100.
+    `similarity` and `llm`: what was gathered (`similarities`). `keywords`: the overlap of the slot's keywords with the
+    prompt's. `tags`: the slot's own priority ÷ 100.
     """
     slots = [slot for slot in window.slots if slot.evictable]
     if measure == "tags":
@@ -30,18 +29,29 @@ def values(window: Window, context: Context, measure: Relevance) -> Mapping[str,
 
 
 def similarities(window: Window, context: Context, slots: Sequence[Slot]) -> Mapping[str, float]:
-    """The relevance of these slots of a window to the prompt, 0..1: what was gathered, else what can be found here."""
+    """The relevance of these slots of a window to the prompt, 0..1.
+
+    It is what was gathered, and for a slot that is missing there the overlap of its keywords with the prompt's. Where
+    nothing was gathered it is `policies.relevance` over the window's texts and what vectors there are.
+    """
     known = context.similarity
-    if all(slot.id in known for slot in slots):
-        return {slot.id: known[slot.id] for slot in slots}
-    prompt = last_user(window.slots)
+    if not any(slot.id in known for slot in slots):
+        known = _found(window, context)
+    missing = [slot for slot in slots if slot.id not in known]
+    asked = keywords(context.query) if missing else frozenset()
+    late = {slot.id: overlap(keywords(slot.text), asked) for slot in missing}
+    return {slot.id: known[slot.id] if slot.id in known else late[slot.id] for slot in slots}
+
+
+def _found(window: Window, context: Context) -> Mapping[str, float]:
+    if not context.query.strip():
+        return {slot.id: 0.0 for slot in window.slots}
+    prompt = last_user(window.slots)  # not itself among what it is compared with
     read = [slot for i, slot in enumerate(window.slots) if i != prompt]
     vectors = [cast("Vectors | None", context.vectors.get(slot.id)) for slot in read]
-    scores = relevance(
-        context.query, Index.of(slot.text for slot in read), vectors, cast("Vectors | None", context.query_vector)
-    )
-    found = {slot.id: float(score) for slot, score in zip(read, scores, strict=True)}
-    return {slot.id: known[slot.id] if slot.id in known else found.get(slot.id, 0.0) for slot in slots}
+    asked = cast("Vectors | None", context.query_vector)
+    scores = relevance(context.query, Index.of(slot.text for slot in read), vectors, asked)
+    return {slot.id: float(score) for slot, score in zip(read, scores, strict=True)}
 
 
 def needs(measure: str) -> frozenset[Need]:

@@ -87,7 +87,7 @@ def contexts(draw: st.DrawFn) -> Context:
         overflow=draw(st.sampled_from([0.0, 0.15, 0.25, 0.5])),
         vectors={f"s{i}": _direction(i) for i in draw(st.sets(st.integers(0, 24), max_size=24))},
         query_vector=draw(st.none() | st.just(_direction(3))),
-        summary_tokens=draw(st.sampled_from([0, 60, 150])),
+        summary_tokens=draw(st.sampled_from([0, 120, 200])),
     )
 
 
