@@ -23,7 +23,7 @@ from proxy.pipeline import Pipeline
 from proxy.presence import Presence
 from proxy.relay import End, Relay
 from proxy.route import Route
-from proxy.streaming import Reader, Reading
+from proxy.streaming import Reader
 from proxy.upstream import Upstream
 from proxy.windows import Windows
 
@@ -32,6 +32,7 @@ PEEK_INLINE_BYTES = 1024 * 1024  # a larger body is looked into on a thread
 
 ASK_BYTES = 4096  # a smaller body fits any window that is worth asking for
 
+_ERROR_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _DEPLOYMENT = re.compile(r"/deployments/([^/]+)/")
 
 
@@ -197,20 +198,22 @@ class Gateway:
             reply,
             extra=extra,
             on_chunk=reader.feed,
-            on_end=lambda end: self._finish(outcome, end, reader.result(), reply.status),
+            on_end=lambda end: self._finish(outcome, end, reader, reply.status),
         )
         await relay(scope, receive, send)
 
-    def _finish(self, outcome: Outcome, end: End, reading: Reading | None, status: int | None) -> None:
+    def _finish(self, outcome: Outcome, end: End, reader: Reader | None, status: int | None) -> None:
         """End the turn and write its audit record."""
         if outcome.turn is not None:
             outcome.turn.release()
+        reading = reader.result() if reader is not None else None
         record = outcome.record(everything=self._recording.everything, content=self._recording.content)
         usage = reading.usage if reading is not None else None
         record |= {
             "status": status,
             "stream_end": End.DONE.value if end is End.EOF and reading is not None and reading.done else end.value,
             "finish_reason": reading.finish_reasons.get(0) if reading is not None else None,
+            "upstream_error": _error_name(reading.error) if reading is not None else None,
             "usage": None
             if usage is None
             else {
@@ -260,6 +263,15 @@ def _look_now(body: bytes) -> _Look:
     except wire.NotChat as error:
         return _Look(model=wire.peek_model(body), reason=error.reason.value)
     return _Look(model=peek.model, peek=peek)
+
+
+def _error_name(error: object) -> str | None:
+    """The code of an upstream's error, else its type; never its words, which may quote the prompt."""
+    if error is None:
+        return None
+    fields = error if isinstance(error, dict) else {}
+    names = (str(fields.get(key)) for key in ("code", "type", "status"))
+    return next((name for name in names if _ERROR_NAME.fullmatch(name) and name != "None"), "error")
 
 
 def _target(scope: Scope, found: Found) -> bytes:

@@ -1,7 +1,7 @@
 """Chat-completions bytes as values: which messages stand where in a body, and which settings it carries."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import blake2b
@@ -108,13 +108,16 @@ def parse(body: bytes, memo: Memo[Any] | None = None) -> Chat:
 def peek(body: bytes) -> Peek:
     """What `body` says of its model, its output limits and its media.
 
-    Raises NotChat, but never for repeated keys or for what stands inside `messages`.
+    Raises NotChat, but never for what stands inside `messages`.
     """
     try:
-        found = rawjson.values(body)
-        if not bytes(found.get("messages", b"")).startswith(b"["):
+        found = rawjson.members(body)
+        if "messages" not in found or not body.startswith(b"[", found["messages"].start):
             raise rawjson.WrongTypeError("messages is missing or no list")
-        read = _reader(found)
+
+        def read(name: str) -> Any:
+            return rawjson.read(body[slice(*found[name])]) if name in found else None
+
         return Peek(model_name(read), read("stream") is True, output_limits(read), _may_hold_media(body))
     except rawjson.RawJsonError as error:
         raise NotChat(_reason(error), str(error)) from error
@@ -123,13 +126,10 @@ def peek(body: bytes) -> Peek:
 def peek_model(body: bytes) -> str | None:
     """The top-level `model` of any JSON body, None where there is none or the body cannot be read."""
     try:
-        return model_name(_reader(rawjson.values(body)))
+        found = rawjson.values(body)
+        return model_name(lambda name: rawjson.read(bytes(found[name])) if name in found else None)
     except rawjson.RawJsonError:
         return None
-
-
-def _reader(found: Mapping[str, Any]) -> Callable[[str], Any]:
-    return lambda name: rawjson.read(bytes(found[name])) if name in found else None
 
 
 def _may_hold_media(body: bytes) -> bool:
