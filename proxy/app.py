@@ -17,13 +17,15 @@ from starlette.types import Receive, Scope, Send
 
 from policies import registry
 from proxy import config as configs
-from proxy import tokens
+from proxy import exchange, tokens
 from proxy.audit import Audit, Sinks
 from proxy.conversations import Conversations
 from proxy.errors import ConfigError
+from proxy.evicted import Hooks, installed
 from proxy.exposition import FOLDER_VARIABLE, Exposition
-from proxy.gateway import Gateway, Recording
+from proxy.gateway import Gateway
 from proxy.health import Health
+from proxy.learned import Learned
 from proxy.metrics import Metrics
 from proxy.pipeline import Pipeline
 from proxy.schema import Config
@@ -31,9 +33,11 @@ from proxy.sealing import Sealer, derive
 from proxy.stores.contract import StoreError
 from proxy.stores.opening import open_store
 from proxy.stores.steady import SteadyStore
+from proxy.summaries import UpstreamSummarizer
 from proxy.traffic import Traffic
 from proxy.turns import Turns
 from proxy.upstream import Upstream
+from proxy.vectors import wanting
 from proxy.vitals import Vitals
 from proxy.windows import Windows
 
@@ -136,16 +140,31 @@ async def opened(
         stack.push_async_callback(conversing[0].close)
         vitals = Vitals(metrics, store=lambda: store.stats, audit=audit.counts, windows=lambda: windows.learned)
         stack.push_async_callback(_stop, asyncio.create_task(vitals.keep(), name="trimtab-vitals"))
-        gateway = Gateway(
-            configs.router(config),
-            upstreams,
-            Pipeline(windows, conversing[0], executor=executor),
+        source = configs.vectors(config)
+        embeddings = source.open(lambda name: _upstream(name, config, environ))
+        stack.push_async_callback(asyncio.to_thread, embeddings.close)
+        hooks = Hooks(installed())
+        stack.push_async_callback(asyncio.to_thread, hooks.close)
+        pipeline = Pipeline(
             windows,
-            audit,
-            metrics,
-            max_body_bytes=config.server.max_body_bytes,
-            recording=Recording(everything=config.audit.slots == "all", content=config.audit.content),
+            conversing[0],
+            embeddings=embeddings,
+            wait_s=config.embeddings.wait_ms / 1000,
+            summarizer=UpstreamSummarizer(upstreams),
+            hooks=hooks,
+            executor=executor,
         )
+        router = configs.router(config)
+        if source.missing is not None and (using := wanting(configs.routes(config))):
+            _log.warning("relevance_by_words_alone", routes=using, why=source.missing)
+        exchanging = exchange.Parts(
+            pipeline=pipeline,
+            learned=Learned(),
+            audit=audit,
+            metrics=metrics,
+            recording=exchange.Recording(everything=config.audit.slots == "all", content=config.audit.content),
+        )
+        gateway = Gateway(router, upstreams, windows, exchanging, max_body_bytes=config.server.max_body_bytes)
         yield Parts(gateway, vitals)
     vitals.sample()  # what was written and lost while closing
 

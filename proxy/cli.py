@@ -69,6 +69,7 @@ def trim(
     other = None if policy is None else registry.create(policy, {})
     exit_code = 0
     records = audit.open("wb") if audit else sys.stderr.buffer
+    embeddings = configs.vectors(loaded).local()
     try:
         for number, body in _bodies(file, jsonl=jsonl):
             where = f"line {number}: " if jsonl else ""
@@ -81,6 +82,7 @@ def trim(
                     reserve=reserve,
                     everything=loaded.audit.slots == "all",
                     content=loaded.audit.content,
+                    embeddings=embeddings,
                 )
                 out, record = result.body, result.record
                 records.write(msgspec.json.encode(record) + b"\n")
@@ -95,6 +97,7 @@ def trim(
     finally:
         if audit:
             records.close()
+        embeddings.close()
     sys.stdout.buffer.flush()
     raise typer.Exit(exit_code)
 

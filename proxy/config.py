@@ -13,6 +13,7 @@ from proxy import problems, route, yaml_paths
 from proxy.errors import ConfigError
 from proxy.matching import Matcher, Router, glob
 from proxy.schema import Config, RouteSettings
+from proxy.vectors import Source
 
 OPENAI = "https://api.openai.com/v1"
 _OPENAI_HOST = "api.openai.com"
@@ -58,6 +59,17 @@ def loads(text: str) -> Config:
 def routes(config: Config) -> tuple[route.Route, ...]:
     """The routes' rules, in the order in which they are tried."""
     return tuple(_route(settings, config) for settings in config.routes)
+
+
+def vectors(config: Config) -> Source:
+    """Where vectors come from."""
+    settings = config.embeddings
+    return Source(
+        backend=settings.backend,
+        model=settings.model,
+        upstream=settings.upstream,
+        cache_bytes=settings.cache_bytes,
+    )
 
 
 def router(config: Config) -> Router:
@@ -133,7 +145,19 @@ def _references(filled: Mapping[str, object]) -> list[tuple[problems.Path, str]]
         if isinstance(upstream, str) and isinstance(upstreams, dict) and upstreams and upstream not in upstreams:
             message = f"no upstream is called {upstream!r}; {yaml_paths.suggest(upstream, upstreams)}"
             found.append((("routes", index, "upstream"), message))
+        if (problem := _unknown_upstream(one.get("summaries"), upstreams)) is not None:
+            found.append((("routes", index, "summaries", "upstream"), problem))
+    if (problem := _unknown_upstream(filled.get("embeddings"), upstreams)) is not None:
+        found.append((("embeddings", "upstream"), problem))
     return found
+
+
+def _unknown_upstream(section: object, upstreams: object) -> str | None:
+    """What is wrong with a section that names an upstream which is not there."""
+    name = section.get("upstream") if isinstance(section, dict) else None
+    if not isinstance(name, str) or not isinstance(upstreams, dict) or not upstreams or name in upstreams:
+        return None
+    return f"no upstream is called {name!r}; {yaml_paths.suggest(name, upstreams)}"
 
 
 def _inherited(where: problems.Path, given: Mapping[str, object], found: Mapping[problems.Path, object]) -> bool:
@@ -183,6 +207,8 @@ def _route(settings: RouteSettings, config: Config) -> route.Route:
         first_role_user=settings.first_role_user,
         recall_budget=settings.recall.budget,
         recall_exclude_tools=frozenset(settings.recall.exclude_tools),
+        summaries=route.Summaries(**dict(settings.summaries)),
+        merge_notes=settings.notes.placement == "merge",
         hold_wait_s=settings.hold.wait_s,
         allow_overrides=settings.allow_overrides,
         tenant_header=settings.tenant_header,

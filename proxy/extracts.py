@@ -21,6 +21,7 @@ from proxy.recall import joined
 
 SHORT = 4  # terms: a sentence with fewer is a confirmation more often than a fact
 REPEATED = 0.7  # the share of its terms in what was taken that makes a sentence a repetition
+FLOOR = 0.25  # of the best score: less is left out, whatever the room
 BEFORE = 1.5  # an earlier summary's sentences have been found worth keeping once
 JOINT = 2  # tokens that join two quotes
 
@@ -64,6 +65,8 @@ def extract(
     heard: set[int] = set()
     for each in ranked:
         terms = each.sentence.terms
+        if each.score < FLOOR * first.score:
+            break
         if _repeats(terms, said):
             continue
         text = messages[each.index].text[each.sentence.start : each.sentence.end]

@@ -4,10 +4,13 @@ from dataclasses import dataclass
 
 from policies.types import Policy
 from proxy import media, models, wire
+from proxy.embeddings import Embeddings
 from proxy.intake import Incoming
 from proxy.pipeline import Pipeline
 from proxy.route import Route
 from proxy.tokens import counter
+
+PATIENCE_S = 300.0  # nobody waits for an answer: vectors are worth some minutes
 
 
 class NotChatError(Exception):
@@ -35,8 +38,9 @@ def trim_body(
     reserve: int | None = None,
     everything: bool = False,
     content: bool = False,
+    embeddings: Embeddings | None = None,
 ) -> Trimmed:
-    """Trim one body.
+    """Trim one body; where the policy needs vectors, they are waited for.
 
     Raises:
         NotChatError: it is none.
@@ -46,7 +50,8 @@ def trim_body(
         wire.parse(body)
     except wire.NotChat as error:
         raise NotChatError(error.reason.value) from None
-    outcome = Pipeline(table_window).settle(Incoming(route=route, body=body, policy=policy, reserve=reserve))
+    pipeline = Pipeline(table_window, embeddings=embeddings, wait_s=PATIENCE_S)
+    outcome = pipeline.settle(Incoming(route=route, body=body, policy=policy, reserve=reserve))
     return Trimmed(outcome.body, outcome.record(everything=everything, content=content))
 
 

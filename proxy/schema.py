@@ -21,7 +21,7 @@ from pydantic import (
 from policies import registry
 from policies.errors import PolicyError
 from proxy.problems import MisplacedError, SeveralProblemsError
-from proxy.route import Mode, OnOverflow
+from proxy.route import Mode, OnOverflow, SummaryKind
 from proxy.scalars import (
     BaseUrl,
     Count,
@@ -138,6 +138,59 @@ class Recall(Section):
     exclude_tools: tuple[Text, ...] = ()
 
 
+class Summaries(Section):
+    """What a summary is made of; for `llm`, which model writes it, and how long that may take."""
+
+    kind: SummaryKind = SummaryKind.EXTRACTIVE
+    upstream: Name | None = None
+    model: Text | None = None
+    max_tokens: Annotated[int, Field(ge=16, le=4096)] = 150
+    deadline_s: Annotated[float, Field(gt=0, le=120)] = 5.0
+    window: Annotated[int, Field(ge=1024)] | None = None
+
+    @model_validator(mode="after")
+    def _complete(self) -> "Summaries":
+        if self.kind is SummaryKind.LLM:
+            missing = [name for name in ("upstream", "model") if getattr(self, name) is None]
+            if missing:
+                raise SeveralProblemsError(
+                    [MisplacedError((name,), f"required where kind is llm: {_SUMMARISER[name]}") for name in missing]
+                )
+        return self
+
+
+_SUMMARISER = {
+    "upstream": "an upstream that needs no key from a client",
+    "model": "the name of a small model that it has",
+}
+
+
+class Notes(Section):
+    """Whether recall and summary notes are user's messages of their own, or the first words of one."""
+
+    placement: Literal["user", "merge"] = "user"
+
+
+class Embeddings(Section):
+    """Where vectors of texts come from, and how long a request waits for them."""
+
+    backend: Literal["sentence-transformers", "endpoint", "none"] = "sentence-transformers"
+    model: Text | None = None
+    upstream: Name | None = None
+    wait_ms: Annotated[int, Field(ge=0, le=60_000)] = 150
+    cache_bytes: Count = 64 * 1024 * 1024
+
+    @model_validator(mode="after")
+    def _complete(self) -> "Embeddings":
+        if self.backend == "endpoint":
+            missing = [name for name in ("model", "upstream") if getattr(self, name) is None]
+            if missing:
+                raise SeveralProblemsError(
+                    [MisplacedError((name,), "required where backend is endpoint") for name in missing]
+                )
+        return self
+
+
 class Hold(Section):
     """How long a request waits for the turn it belongs to, where it does not fit as it is."""
 
@@ -204,6 +257,8 @@ class Defaults(Section):
     on_overflow: OnOverflow = OnOverflow.TRUNCATE
     mode: Mode = Mode.ENFORCE
     recall: Recall = Field(default=Recall(), validate_default=True)
+    summaries: Summaries = Summaries()
+    notes: Notes = Notes()
     alternate_roles: Literal["free", "strict"] | None = None
     first_role_user: bool | None = None
     hold: Hold = Hold()
@@ -267,6 +322,7 @@ class Config(Section):
     state_ttl_s: Positive = 86_400
     state_key_env: Variable | None = None
     audit: Audit = Audit()
+    embeddings: Embeddings = Embeddings()
     upstreams: Annotated[dict[Name, Upstream], AfterValidator(some)]
     defaults: Defaults = Defaults()
     routes: Annotated[tuple[RouteSettings, ...], AfterValidator(some)]
