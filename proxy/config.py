@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from policies import registry
 from proxy import problems, route, yaml_paths
+from proxy.economics import Economy
 from proxy.errors import ConfigError
 from proxy.matching import Matcher, Router, glob
 from proxy.schema import Config, RouteSettings
@@ -195,6 +196,7 @@ def _route(settings: RouteSettings, config: Config) -> route.Route:
         targets=route.Targets(evict=targets.evict, emergency=targets.emergency),
         breathing_turns=settings.breathing_turns,
         keep_prefix=settings.keep_prefix,
+        cache=Economy(price=settings.cache.price, horizon_turns=settings.cache.horizon_turns),
         protect_last=settings.protect_last,
         pins=route.Pins(
             first_user=settings.pin.first_user,

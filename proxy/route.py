@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from policies.types import Policy
+from proxy.economics import Economy
 
 
 class Mode(StrEnum):
@@ -98,6 +99,7 @@ class Route:
     targets: Targets = field(default_factory=Targets)
     breathing_turns: int = 16
     keep_prefix: float = 0.3
+    cache: Economy = field(default_factory=Economy)
     protect_last: int = 4
     pins: Pins = field(default_factory=Pins)
     on_overflow: OnOverflow = OnOverflow.TRUNCATE

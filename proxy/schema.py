@@ -197,6 +197,13 @@ class Hold(Section):
     wait_s: Annotated[float, Field(ge=0, le=60)] = 2.0
 
 
+class Cache(Section):
+    """What a cached token costs, as a share of the full price, and over how many requests an unforced cut must pay."""
+
+    price: Share = 0.25
+    horizon_turns: Count = 20
+
+
 class PolicyChoice(Section):
     """A policy by name with its options; written `rwr` or `{name: rwr, alpha: 0.6}`."""
 
@@ -252,6 +259,7 @@ class Defaults(Section):
     targets: Targets = Field(default=Targets(), validate_default=True)
     breathing_turns: Count = 16
     keep_prefix: Share = 0.3
+    cache: Cache = Cache()
     protect_last: Count = 4
     pin: Pin = Pin()
     on_overflow: OnOverflow = OnOverflow.TRUNCATE

@@ -8,6 +8,7 @@ from pydantic import BaseModel
 from policies.fifo import Fifo
 from policies.priority import Priority
 from proxy import config, yaml_paths
+from proxy.economics import Economy
 from proxy.errors import ConfigError
 from proxy.route import Alternate, Mode, OnOverflow
 from proxy.schema import DEFAULT_POLICY, Config, Defaults, Match, RouteSettings, Upstream
@@ -119,7 +120,7 @@ def test_every_setting_of_a_route_reaches_its_values() -> None:
             ROUTE % "window: 9, budget_tokens: 8, reserve_output: 7, reserve_cap: 6, max_messages: 5, "
             "targets: {evict: 0.5, emergency: 0.4}, breathing_turns: 3, keep_prefix: 0.1, protect_last: 2, "
             "on_overflow: force, first_role_user: true, recall: {budget: 0.2, exclude_tools: [t]}, hold: {wait_s: 0}, "
-            "allow_overrides: true"
+            "allow_overrides: true, cache: {price: 0.1, horizon_turns: 5}"
         )
     )
 
@@ -130,6 +131,7 @@ def test_every_setting_of_a_route_reaches_its_values() -> None:
     assert (route.keep_prefix, route.protect_last, route.on_overflow) == (0.1, 2, OnOverflow.FORCE)
     assert (route.first_role_user, route.recall_budget, route.recall_exclude_tools) == (True, 0.2, {"t"})
     assert (route.hold_wait_s, route.allow_overrides) == (0, True)
+    assert route.cache == Economy(price=0.1, horizon_turns=5)
 
 
 def test_the_only_upstream_needs_no_mention() -> None:
@@ -217,6 +219,10 @@ BROKEN = {
     "recall over the target": (
         ROUTE % "targets: {emergency: 0.2}, recall: {budget: 0.3}",
         "routes[0].recall.budget: must be less than targets.emergency, which is 0.2, got 0.3",
+    ),
+    "cached tokens at more than the full price": (
+        ROUTE % "cache: {price: 1.5}",
+        "routes[0].cache.price: must be at most 1, got 1.5",
     ),
     "keep_prefix over the target": (
         ROUTE % "keep_prefix: 0.6",
