@@ -16,7 +16,7 @@ _TEXTS = ("content", "refusal", "reasoning_content", "reasoning")
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens as the upstream counted them; `cached_tokens` is what its cache had of the prompt, None if it is silent."""
+    """Tokens as the upstream counted them; `cached_tokens` is what its cache had of the prompt, None if unsaid."""
 
     prompt_tokens: int
     completion_tokens: int

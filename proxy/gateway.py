@@ -12,18 +12,15 @@ from policies import registry
 from policies.errors import PolicyError
 from policies.types import Policy
 from proxy import answers, bodies, headers, identity, routes, targets, wire
-from proxy.audit import Audit
-from proxy.errors import ClientError, ClientGone, UpstreamError
+from proxy.errors import ClientError, ClientGone
+from proxy.exchange import Exchange, Parts
 from proxy.headers import Headers
 from proxy.intake import Incoming
+from proxy.learned import Key
 from proxy.matching import Found, Router, fingerprint
-from proxy.metrics import Metrics
 from proxy.outcome import Action, Outcome
-from proxy.pipeline import Pipeline
 from proxy.presence import Presence
-from proxy.relay import End, Relay
 from proxy.route import Route
-from proxy.streaming import Reader
 from proxy.upstream import Upstream
 from proxy.windows import Windows
 
@@ -32,16 +29,7 @@ PEEK_INLINE_BYTES = 1024 * 1024  # a larger body is looked into on a thread
 
 ASK_BYTES = 4096  # a smaller body fits any window that is worth asking for
 
-_ERROR_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _DEPLOYMENT = re.compile(r"/deployments/([^/]+)/")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recording:
-    """What audit records hold besides the decision: every slot, and the slots' texts."""
-
-    everything: bool = False
-    content: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,22 +49,16 @@ class Gateway:
         self,
         router: Router,
         upstreams: Mapping[str, Upstream],
-        pipeline: Pipeline,
         windows: Windows,
-        audit: Audit,
-        metrics: Metrics,
+        parts: Parts,
         *,
         max_body_bytes: int,
-        recording: Recording,
     ) -> None:
         self._router = router
         self._upstreams = upstreams
-        self._pipeline = pipeline
         self._windows = windows
-        self._audit = audit
-        self._metrics = metrics
+        self._parts = parts
         self._max_body_bytes = max_body_bytes
-        self._recording = recording
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, by its upstream's words or in OpenAI's error shape."""
@@ -97,7 +79,7 @@ class Gateway:
         """Pass a request through untouched."""
         model, receive = await self._model(scope["headers"], receive)
         found = self._router.find_other(scope["path"], model, _texts(scope["headers"]), _key(scope["headers"]))
-        upstream, on_end = self._upstreams[found.route.upstream], partial(self._metrics.passed, found.route.name)
+        upstream, on_end = self._upstreams[found.route.upstream], partial(self._parts.metrics.passed, found.route.name)
         await routes.passthrough(upstream, _target(scope, found), scope, receive, send, on_end=on_end)
 
     async def _model(self, fields: Headers, receive: Receive) -> tuple[str | None, Receive]:
@@ -129,26 +111,29 @@ class Gateway:
         found = self._find(scope, model, readable=seen.peek is not None)
         asked = _asked(fields, found.route)
         upstream = self._upstreams[found.route.upstream]
+        tenant = identity.tenant(fields, found.route.tenant_header)
+        key = Key(found.route.name, model or "", tenant.hex() or None)
+        incoming = Incoming(
+            route=found.route,
+            body=raw if body is None else body,
+            peek=seen.peek,
+            model=model,
+            pins=asked.pins,
+            policy=asked.policy,
+            budget=asked.budget,
+            tenant=tenant,
+            session=headers.text(fields, b"x-trimtab-session") or None,
+            learned=self._parts.learned.window(key),
+        )
         try:
             async with Presence(receive):
-                incoming = Incoming(
-                    route=found.route,
-                    body=raw if body is None else body,
-                    peek=seen.peek,
-                    model=model,
-                    pins=asked.pins,
-                    policy=asked.policy,
-                    budget=asked.budget,
-                    tenant=identity.tenant(fields, found.route.tenant_header),
-                    session=headers.text(fields, b"x-trimtab-session") or None,
-                )
                 outcome = await self._decide(incoming, asked, upstream, fields)
                 outcome.reason = outcome.reason or seen.reason
         except ClientError as error:
             self._record_refusal(found.route, model, error)
             raise
-        sent = outcome.body if outcome.changed else raw
-        await self._forward(upstream, _target(scope, found), sent, outcome, scope, receive, send)
+        exchange = Exchange(self._parts, upstream, _target(scope, found), incoming, raw, key)
+        await exchange.relay(outcome, scope, receive, send)
 
     def _find(self, scope: Scope, model: str | None, *, readable: bool) -> Found:
         """The route of a chat request; one that cannot be read goes where its path and headers send it."""
@@ -165,69 +150,16 @@ class Gateway:
 
     async def _decide(self, incoming: Incoming, asked: Asked, upstream: Upstream, fields: Headers) -> Outcome:
         if asked.bypass or incoming.peek is None:
-            outcome = self._pipeline.untouched(incoming)
+            outcome = self._parts.pipeline.untouched(incoming)
             outcome.action = Action.BYPASS if asked.bypass else Action.PASS
             return outcome
         if len(incoming.body) >= ASK_BYTES:
             await self._windows.learn(incoming.route, incoming.model, upstream, fields)
-        return await self._pipeline.run(incoming)
-
-    async def _forward(
-        self,
-        upstream: Upstream,
-        target: bytes,
-        body: bytes,
-        outcome: Outcome,
-        scope: Scope,
-        receive: Receive,
-        send: Send,
-    ) -> None:
-        extra = outcome.headers()
-        try:
-            async with Presence(receive):
-                reply = await upstream.send(scope["method"], target, scope["headers"], body, changed=outcome.changed)
-        except UpstreamError as error:
-            self._finish(outcome, End.UPSTREAM_ERROR, None, 504 if error.code == "upstream_timeout" else 502)
-            await answers.failure(error, extra)(scope, receive, send)
-            return
-        except (ClientGone, asyncio.CancelledError):
-            self._finish(outcome, End.CLIENT_GONE, None, None)
-            raise
-        reader = Reader(headers.text(reply.headers, b"content-type"), headers.text(reply.headers, b"content-encoding"))
-        relay = Relay(
-            reply,
-            extra=extra,
-            on_chunk=reader.feed,
-            on_end=lambda end: self._finish(outcome, end, reader, reply.status),
-        )
-        await relay(scope, receive, send)
-
-    def _finish(self, outcome: Outcome, end: End, reader: Reader | None, status: int | None) -> None:
-        """End the turn and write its audit record."""
-        if outcome.turn is not None:
-            outcome.turn.release()
-        reading = reader.result() if reader is not None else None
-        record = outcome.record(everything=self._recording.everything, content=self._recording.content)
-        usage = reading.usage if reading is not None else None
-        record |= {
-            "status": status,
-            "stream_end": End.DONE.value if end is End.EOF and reading is not None and reading.done else end.value,
-            "finish_reason": reading.finish_reasons.get(0) if reading is not None else None,
-            "upstream_error": _error_name(reading.error) if reading is not None else None,
-            "usage": None
-            if usage is None
-            else {
-                "prompt_tokens": usage.prompt_tokens,
-                "completion_tokens": usage.completion_tokens,
-                "cached_tokens": usage.cached_tokens,
-            },
-        }
-        self._audit.put(record, error=outcome.alarming)
-        self._metrics.turn(outcome, end, reading, status)
+        return await self._parts.pipeline.run(incoming)
 
     def _record_refusal(self, route: Route, model: str | None, error: ClientError) -> None:
-        self._metrics.refused(route.name, error.code)
-        self._audit.put(
+        self._parts.metrics.refused(route.name, error.code)
+        self._parts.audit.put(
             {
                 "event": "refused",
                 "route": route.name,
@@ -263,15 +195,6 @@ def _look_now(body: bytes) -> _Look:
     except wire.NotChat as error:
         return _Look(model=wire.peek_model(body), reason=error.reason.value)
     return _Look(model=peek.model, peek=peek)
-
-
-def _error_name(error: object) -> str | None:
-    """The code of an upstream's error, else its type; never its words, which may quote the prompt."""
-    if error is None:
-        return None
-    fields = error if isinstance(error, dict) else {}
-    names = (str(fields.get(key)) for key in ("code", "type", "status"))
-    return next((name for name in names if _ERROR_NAME.fullmatch(name) and name != "None"), "error")
 
 
 def _target(scope: Scope, found: Found) -> bytes:

@@ -11,6 +11,7 @@ from proxy.budget import Budget
 from proxy.errors import ClientError
 from proxy.grouping import Group
 from proxy.memo import Memo
+from proxy.retrying import Refused
 from proxy.route import Mode, Route
 from proxy.tokens import Counter, counter
 
@@ -24,7 +25,8 @@ class Incoming:
 
     `peek` is what the body says of itself, None where that is still to be read; `model` stands in where the body
     names none (Azure). `pins` are message indexes, negative ones from the end; `policy`, `reserve` and `budget`
-    (tokens) replace the route's. `tenant` and `session` set conversations apart.
+    (tokens) replace the route's. `tenant` and `session` set conversations apart. `learned` is a window, in tokens, that
+    the upstream has enforced before; `refused` says that this very request was too long for it.
     """
 
     route: Route
@@ -37,6 +39,8 @@ class Incoming:
     reserve: int | None = None
     tenant: bytes = b""
     session: str | None = None
+    learned: int | None = None
+    refused: Refused | None = None
 
     @property
     def trimmer(self) -> Policy:
@@ -92,10 +96,11 @@ def read(incoming: Incoming, windows: Windows, memo: Memo[Any]) -> Read:
     try:
         peek = incoming.peek or wire.peek(body)
         model = peek.model or model
-        budget = _budget(incoming, windows(route, model), peek.output_limits)
+        budget = _budget(incoming, _smaller(windows(route, model), incoming.learned), peek.output_limits)
         if budget is None:
             return Read(model=model, budget=None, found=Unread(reason="window_unknown"))
-        if not peek.media and not incoming.pins and len(body) < route.thresholds.warn * budget.tokens:
+        surely = not peek.media and not incoming.pins and incoming.refused is None
+        if surely and len(body) < route.thresholds.warn * budget.tokens:
             return Read(model=model, budget=budget, found=Unread(bound=round(len(body) / budget.tokens, 4)))
         chat = wire.parse(body, memo)
     except wire.NotChat as error:
@@ -110,7 +115,13 @@ def read(incoming: Incoming, windows: Windows, memo: Memo[Any]) -> Read:
     return Read(model=model, budget=budget, found=found)
 
 
+def _smaller(window: int | None, learned: int | None) -> int | None:
+    return learned if window is None else window if learned is None else min(window, learned)
+
+
 def _budget(incoming: Incoming, window: int | None, output_limits: tuple[int, ...]) -> Budget | None:
+    if (refused := incoming.refused) is not None:
+        return Budget(refused.window or window, refused.reserve, refused.tokens)
     budget = budgets.compute(incoming.route, window, output_limits, fixed=incoming.reserve)
     if incoming.budget is None:
         return budget

@@ -54,6 +54,7 @@ class Outcome:
 
     `utilization_before` is an upper bound where the request was not counted (`counted` False). Token figures are
     None there. `prompt`, `window`, `fates` are given where a cut was decided. `turn` is in flight until it is ended.
+    `retried` is the audit id of the outcome that this one replaces, `refused` what the upstream found too long.
     `gathered` says what vectors there were and what was done without, `weights` what the policy decided with.
     `notes_made` and `notes_gone` are the notes that came and the recall notes that went. `after` is what is to be done
     once the turn has ended.
@@ -92,6 +93,8 @@ class Outcome:
     ledger: str = "none"
     cache_prefix_tokens: int | None = None
     turn: Turn | None = None
+    retried: str | None = None
+    refused: str | None = None
     notes_made: tuple[Placed, ...] = ()
     notes_gone: tuple[Placed, ...] = ()
     gathered: Mapping[str, object] | None = None
@@ -152,6 +155,8 @@ class Outcome:
             "gathered": dict(self.gathered) if self.gathered is not None else None,
             "weights": dict(self.weights) if self.weights is not None else None,
             "held_ms": round(self.held_ms, 3),
+            "retry_of": self.retried,
+            "refused": self.refused,
             "reason": self.reason,
             "faults": list(self.faults),
             "slots": [*self._slots(everything=everything, content=content), *self._notes(content=content)],
@@ -183,6 +188,8 @@ class Outcome:
             }
             if slot.orphan:
                 row["client_orphan"] = True
+            if any(m is not None and m.marked for m in (self.prompt.messages[i] for i in group.messages)):
+                row["cache_marked"] = True  # the client's cache_control
             if content:
                 row["text"] = slot.text
             rows.append(row)

@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from concurrent.futures import Executor
+from dataclasses import replace
 from secrets import token_hex
 from typing import Any, TypeVar
 
@@ -21,7 +22,9 @@ from proxy.library import Library
 from proxy.memo import Memo
 from proxy.notes import Keys
 from proxy.outcome import Action, Outcome, Stages
+from proxy.overflow_errors import Refusal
 from proxy.prefix import shared_tokens
+from proxy.retrying import Refused, refused
 from proxy.route import Mode, SummaryKind
 from proxy.summaries import Summarizer
 from proxy.tokens import Cache
@@ -112,14 +115,54 @@ class Pipeline:
         if self._conversations is None:
             return await self._aside(incoming, lambda: self.settle(incoming))
         outcome, faults = self.untouched(incoming), Faults()
-        with faults.guard("pipeline", ClientError):
-            reading = await self._aside(incoming, lambda: self._read(incoming, outcome))
-            if reading is not None:
-                await self._converse(self._conversations, incoming, reading, outcome, faults)
+        try:
+            with faults.guard("pipeline", ClientError):
+                reading = await self._aside(incoming, lambda: self._read(incoming, outcome))
+                if reading is not None:
+                    await self._converse(self._conversations, incoming, reading, outcome, faults)
+        except BaseException:
+            if outcome.turn is not None:
+                outcome.turn.release()
+            raise
         if "pipeline" in faults.names:
             outcome.body, outcome.changed, outcome.action = incoming.body, False, Action.PASS
         outcome.faults = faults.names
         return outcome
+
+    async def retry(self, incoming: Incoming, first: Outcome, refusal: Refusal) -> Outcome | None:
+        """The outcome of a request that its upstream refused as too long, cut again from what the client sent.
+
+        None where that would send nothing shorter; `first` stands then. Its turn goes over to the new outcome.
+        """
+        sent = first.tokens_after
+        if sent is None:
+            counted = await self._aside(incoming, lambda: self._measure(incoming))
+            if counted is None:
+                return None
+            sent = counted
+        left = refused(refusal, sent, first.budget.reserve if first.budget is not None else 0)
+        if left is None:
+            return None
+        outcome = await self.run(replace(incoming, refused=left))
+        if not outcome.changed or len(outcome.body) >= len(first.body):
+            if outcome.turn is not None:
+                outcome.turn.release()
+            return None
+        if first.turn is not None:
+            first.turn.release()
+        outcome.action, outcome.retried = Action.RETRIED, first.audit_id
+        return outcome
+
+    def _measure(self, incoming: Incoming) -> int | None:
+        """The tokens of a request as it came, None where it cannot be read."""
+        faults, outcome = Faults(), self.untouched(incoming)
+        with faults.guard("pipeline"):
+            # The least budget there is, so that nothing is taken to fit without counting.
+            reading = self._read(replace(incoming, refused=Refused(None, 0, 1)), outcome)
+            if reading is not None:
+                trimming = Trimming(incoming, reading, self._counts, outcome, faults, self._gatherer, Keys())
+                return trimming.weigh(Ledger())[1].used
+        return None
 
     def _read(self, incoming: Incoming, outcome: Outcome) -> Reading | None:
         with outcome.stages.stage("parse"):
