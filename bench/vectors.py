@@ -19,21 +19,42 @@ def folder() -> Path:
 
 
 class DiskVectors:
-    """The vectors of an embedder; those that were made before come from `path`."""
+    """The vectors of an embedder; those that were made before come from `path`. Itself an embedder, for the pipeline.
+
+    May be used from any thread, by one at a time.
+    """
 
     def __init__(self, embedder: Embedder, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._embedder = embedder
-        self._disk = sqlite3.connect(path)
+        self._disk = sqlite3.connect(path, check_same_thread=False)
         self._disk.execute(
             "CREATE TABLE IF NOT EXISTS vectors (model TEXT, key BLOB, data BLOB, pieces INT, "
             "PRIMARY KEY (model, key)) WITHOUT ROWID"
         )
         self._known: dict[bytes, Vectors] = {}
 
+    @property
+    def name(self) -> str:
+        """The embedder's own."""
+        return self._embedder.name
+
+    def reads(self, text: str) -> bool:
+        """What the embedder says."""
+        return self._embedder.reads(text)
+
+    def embed(self, texts: Sequence[str]) -> list[Vectors]:
+        """The vectors of texts, made where they are not known yet."""
+        if missing := self.missing(texts):
+            self.make(missing)
+        return [self._known[key(text)] for text in texts]
+
+    def close(self) -> None:
+        """Nothing: the bench goes on with what is on disk."""
+
     def missing(self, texts: Iterable[str]) -> list[str]:
         """The texts that have vectors and none that are known, each once, the shortest first."""
-        new = (text for text in dict.fromkeys(texts) if self._embedder.reads(text) and self._find(key(text)) is None)
+        new = (text for text in dict.fromkeys(texts) if self.reads(text) and self._find(key(text)) is None)
         return sorted(new, key=len)
 
     def make(self, texts: Sequence[str]) -> None:
@@ -41,18 +62,18 @@ class DiskVectors:
         for text, vectors in zip(texts, self._embedder.embed(texts), strict=True):
             half = vectors.astype(np.float16)
             self._known[key(text)] = half
-            row = (self._embedder.name, key(text), half.tobytes(), len(half))
+            row = (self.name, key(text), half.tobytes(), len(half))
             self._disk.execute("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?, ?)", row)
         self._disk.commit()
 
     def get(self, text: str) -> Vectors | None:
         """The vectors of a text that were made before; None in a script that the model does not know."""
-        return self._find(key(text)) if self._embedder.reads(text) else None
+        return self._find(key(text)) if self.reads(text) else None
 
     def _find(self, digest: bytes) -> Vectors | None:
         if digest not in self._known:
             query = "SELECT data, pieces FROM vectors WHERE model = ? AND key = ?"
-            row = self._disk.execute(query, (self._embedder.name, digest)).fetchone()
+            row = self._disk.execute(query, (self.name, digest)).fetchone()
             if row is None:
                 return None
             self._known[digest] = np.frombuffer(row[0], dtype=np.float16).reshape(row[1], -1)
