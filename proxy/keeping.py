@@ -4,17 +4,25 @@ from collections.abc import Sequence, Set
 from dataclasses import replace
 from itertools import accumulate
 
+from policies.turns import is_turn
 from policies.types import Slot
 
 
 def keep(
-    slots: Sequence[Slot], tokens: float, *, target: float, overhead: int = 0, marked: Set[str] = frozenset()
+    slots: Sequence[Slot],
+    tokens: float,
+    *,
+    target: float,
+    overhead: int = 0,
+    marked: Set[str] = frozenset(),
+    alternate: bool = False,
 ) -> list[Slot]:
     """The slots with the oldest protected: as many as sum to `tokens`, and all up to the last of the `marked`.
 
     Fewer where a cut to `target` tokens could not be made beside them, `overhead` included: it would come again all
     the sooner. Of the `marked` (ids of slots with a client's cache marker) those in the older half of the prompt
-    count, the newer ones move on with every turn; if they cannot all stay, they count for nothing.
+    count, the newer ones move on with every turn; if they cannot all stay, they count for nothing. Where turns
+    `alternate` they go in pairs, so an even number of them is left to go.
     """
     fixed = overhead + sum(slot.tokens for slot in slots if not slot.evictable)
     spare = target - fixed
@@ -23,4 +31,9 @@ def keep(
     oldest = sum(1 for total, cost in zip(sums, costs, strict=True) if total <= tokens and cost <= spare)
     older = (i for i in range(len(slots)) if slots[i].id in marked and 2 * sums[i] <= sums[-1] and costs[i] <= spare)
     end = max(oldest, 1 + max(older, default=-1))
+    if alternate:
+        turns = [i for i, slot in enumerate(slots) if slot.evictable and is_turn(slot)]
+        before = [i for i in turns if i < end]
+        if before and (len(turns) - len(before)) % 2:
+            end = before[-1]
     return [replace(slot, protected=True) if i < end and slot.evictable else slot for i, slot in enumerate(slots)]

@@ -130,12 +130,14 @@ def window(
     ]
     slots = _release_large_task(slots, prompt, budget, asked, route)
     slots = _with_notes(slots, prompt, first_seen)
+    alternate = must_alternate(route, original)
     slots = keep(
         slots,
         route.keep_prefix * budget,
         target=min(LOWEST_TARGET, route.targets.emergency) * budget if target is None else target,
         overhead=prompt.overhead,
         marked=marked(prompt),
+        alternate=alternate,
     )
     if Need.USES in needs:
         slots = _used(slots)
@@ -144,7 +146,7 @@ def window(
         budget=budget,
         used=prompt.used,
         overhead=prompt.overhead,
-        alternate=must_alternate(route, original),
+        alternate=alternate,
         user_first=_user_first(route, prompt.groups),
     )
 

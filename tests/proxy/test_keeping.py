@@ -62,3 +62,11 @@ def test_the_target_can_still_be_met(
     assert [slot.id for slot in after] == [slot.id for slot in before]
     assert not new or least <= target
     assert all(slot.turn > max(new) for slot in after if slot.evictable and new), "nothing older than what stays may go"
+
+
+def test_where_turns_alternate_an_even_number_is_left_to_go() -> None:
+    window = slots(*[10] * 9, pinned=frozenset({0, 8}))
+
+    assert kept(keep(window, 30, target=1000)) == [1, 2]
+    assert kept(keep(window, 30, target=1000, alternate=True)) == [1]
+    assert kept(keep(window, 40, target=1000, alternate=True)) == [1, 2, 3]

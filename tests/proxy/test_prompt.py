@@ -121,14 +121,19 @@ def test_the_client_pins_by_message_and_gets_the_whole_slot() -> None:
 
 
 def test_the_routes_share_of_the_oldest_slots_is_left_alone() -> None:
-    assert protected(build(dialogue(6, size=20), budget=1000, keep_prefix=0.1, protect_last=0)) == ["m2", "m3"]
+    made = build(dialogue(6, size=20), budget=1000, keep_prefix=0.1, protect_last=0, alternate_roles=Alternate.FREE)
+
+    assert protected(made) == ["m2", "m3"]
 
 
 @pytest.mark.parametrize(("target", "expected"), [(None, ["m2", "m3"]), (600, ["m2", "m3"]), (80, ["m2"]), (50, [])])
 def test_what_is_kept_for_the_cache_never_stands_in_the_way_of_the_target(
     target: int | None, expected: list[str]
 ) -> None:
-    made = build(dialogue(6, size=20), budget=1000, keep_prefix=0.1, protect_last=0, target=target)
+    free = Alternate.FREE
+    made = build(
+        dialogue(6, size=20), budget=1000, keep_prefix=0.1, protect_last=0, target=target, alternate_roles=free
+    )
 
     assert protected(made) == expected
 
