@@ -14,7 +14,7 @@ from proxy.missing import Spans
 from proxy.notes import Note, Quote
 
 LEAST = 12  # tokens: what is left of a note's room below that is not worth a quote
-SHARE = 0.5  # of a note's room: a message that takes more is quoted in part
+SHARE, SMALL = 0.5, 160  # of a note's room, or so many tokens: a message that takes more is quoted in part
 LOOKED_AT = 400  # candidates, the most relevant first
 
 
@@ -42,7 +42,7 @@ def choose(
     left = room - cost(replace(note, quotes=(Quote(ranked[0], 0, 1),))) + label
     picked: list[tuple[Quote, ...]] = []
     asked = read(query)
-    most = max(LEAST, int(SHARE * left))
+    most = max(SMALL, int(SHARE * left))
     for index in ranked[:LOOKED_AT]:
         if left < label + LEAST:
             break

@@ -79,7 +79,7 @@ def test_a_note_keeps_within_its_room(room: int) -> None:
     note = chosen(messages, {n: (n * 7 % 9 + 1) / 9 for n in range(9)}, "Where does ship 4 lie?", room)
 
     assert note is None or cost(messages, note) <= room
-    assert (note is not None) == (room >= 120)
+    assert (note is not None) == (room >= 80)
 
 
 def test_of_a_long_message_the_sentences_that_answer_come() -> None:
