@@ -70,6 +70,15 @@ class Calibration:
         """The ratios of the four classes of text."""
         return Ratios(*self.weights[:4])
 
+    def scaled(self, counts: Counts, past: Past | None = None, *, margin: bool = True) -> Ratios:
+        """The ratios with which a counter estimates each part of this request as `estimate` does the whole.
+
+        With the margin on top, unless it is left out.
+        """
+        factor = self.factor(counts, past) * (1 + self.margin(past) if margin else 1)
+        latin, code, cjk, other, calls, schemas, message = self.weights
+        return Ratios(latin, code, cjk, other, calls=calls, schemas=schemas, message=message, factor=factor)
+
     def tokens(self, counts: Counts) -> float:
         """The estimate by the formula alone, of a request or of a part of it; never negative."""
         learned = sum(w * n for w, n in zip(self.weights, _learned(counts), strict=True))

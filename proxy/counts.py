@@ -1,12 +1,11 @@
 """What a request is made of, in tokens of the encoding that it is estimated with, before any ratio. (pure)"""
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import NamedTuple
 
 from proxy import chat
-from proxy.ratios import EXACT, Classes
-from proxy.tokens import Counter
+from proxy.ratios import EXACT
+from proxy.tokens import Counter, Measure
 
 
 class Counts(NamedTuple):
@@ -34,12 +33,12 @@ def total(counts: Iterable[Counts]) -> Counts:
 
 def of_message(counter: Counter, m: chat.Message) -> Counts:
     """The counts of one message."""
-    whole = counter.classes(m)
-    calls = (
-        counter.classes(replace(m, parts=(), extras=(), name=None, answers=None)) if m.calls else Classes(0, 0, 0, 0)
-    )
-    texts = Classes(*(a - b for a, b in zip(whole, calls, strict=True)))
-    return Counts(*texts, calls=sum(calls), fixed=counter.fixed(m), messages=1)
+    return of_measure(counter.measure(m))
+
+
+def of_measure(measure: Measure) -> Counts:
+    """The counts of a message that an estimating counter measured."""
+    return Counts(*measure.classes, fixed=measure.fixed, messages=1)
 
 
 def of_settings(counter: Counter, settings: chat.Settings) -> Counts:

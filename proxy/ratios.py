@@ -13,12 +13,16 @@ from proxy.models import Family
 
 
 class Classes(NamedTuple):
-    """Tokens of a text by what it is made of: Latin prose; code, JSON and digits; Chinese, Japanese, Korean; other."""
+    """Tokens of a text by what it is made of: Latin prose; code, JSON and digits; Chinese, Japanese, Korean; other.
+
+    `calls` are tool calls, whatever they are made of: templates write them in forms of their own, or leave them out.
+    """
 
     latin: int
     code: int
     cjk: int
     other: int
+    calls: int = 0
 
 
 NOTHING = Classes(0, 0, 0, 0)
@@ -26,19 +30,47 @@ NOTHING = Classes(0, 0, 0, 0)
 
 @dataclass(frozen=True, slots=True)
 class Ratios:
-    """A model's tokens for each token of the encoding that it is estimated with, by class."""
+    """A model's tokens for each token of the encoding that it is estimated with, by class.
+
+    `calls` and `schemas` (tools and response formats) are as code and as the text they are where they are None;
+    `message` is what each message costs beside its texts and its framing; `factor` multiplies whole estimates.
+    """
 
     latin: float = 1.0
     code: float = 1.0
     cjk: float = 1.0
     other: float = 1.0
+    calls: float | None = None
+    schemas: float | None = None
+    message: float = 0.0
+    factor: float = 1.0
 
     def scale(self, classes: Classes) -> int:
         """The estimate for text of these classes, rounded up."""
-        estimate = (
-            self.latin * classes.latin + self.code * classes.code + self.cjk * classes.cjk + self.other * classes.other
+        return _up(self.factor * self._texts(classes))
+
+    def whole(self, classes: Classes, fixed: int) -> int:
+        """The estimate for a message of which `fixed` tokens are no text, rounded up; never negative."""
+        return max(_up(self.factor * (self._texts(classes) + fixed + self.message)), 0)
+
+    def beside(self, classes: Classes, fixed: int) -> int:
+        """The estimate for schemas, of which `fixed` tokens are framing, rounded up."""
+        texts = self._texts(classes) + fixed if self.schemas is None else self.schemas * (sum(classes) + fixed)
+        return _up(self.factor * texts)
+
+    def _texts(self, classes: Classes) -> float:
+        calls = self.code if self.calls is None else self.calls
+        return (
+            self.latin * classes.latin
+            + self.code * classes.code
+            + self.cjk * classes.cjk
+            + self.other * classes.other
+            + calls * classes.calls
         )
-        return math.ceil(round(estimate, 6))  # rounded first, so that 3 * 1.1 / 1.1 is 3
+
+
+def _up(estimate: float) -> int:
+    return math.ceil(round(estimate, 6))  # rounded first, so that 3 * 1.1 / 1.1 is 3
 
 
 EXACT = Ratios()

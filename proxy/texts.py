@@ -6,16 +6,24 @@ from proxy import chat, schemas
 
 
 def texts(m: chat.Message) -> list[str]:
-    """Content, names, calls, and what other fields of the message are fed to the model.
+    """Content, names, calls, and what other fields of the message are fed to the model."""
+    return [*said(m), *called(m)]
 
-    A call's name stands here twice: it also heads the result, which itself knows only the call's id.
-    """
+
+def said(m: chat.Message) -> list[str]:
+    """The texts apart from tool calls."""
     found = [part.text for part in m.parts if isinstance(part, chat.Text)]
     if m.role == "function":
         found.append(m.answers or m.name or "")
     elif m.name is not None:
         found.append(m.name)
     found += m.extras
+    return found
+
+
+def called(m: chat.Message) -> list[str]:
+    """The tool calls. A call's name stands here twice: it also heads the result, which knows only the call's id."""
+    found = []
     if len(m.calls) > 1 and not m.legacy_call:
         found.append(_parallel(m.calls))
     else:

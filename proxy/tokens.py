@@ -5,9 +5,10 @@ few times what prose of its size does.
 """
 
 import hashlib
+import math
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -17,7 +18,7 @@ import tiktoken
 from proxy import chat, images, media, models, pieces, schemas, tokenizers
 from proxy.framing import Framing, framing_of
 from proxy.ratios import EXACT, NOTHING, PRIORS, Classes, Ratios, classify
-from proxy.texts import texts
+from proxy.texts import called, said, texts
 
 __all__ = ["Cache", "Classes", "Counter", "Measure", "Ratios", "counter", "upper_bound"]
 
@@ -71,12 +72,15 @@ class Counter:
 
     def total(self, measure: Measure) -> int:
         """Tokens of a message that was measured by a counter with this key."""
-        classes = measure.classes
-        return measure.fixed if classes is NOTHING else measure.fixed + self.ratios.scale(classes)
+        return self.ratios.whole(measure.classes, measure.fixed) if self.estimated else measure.fixed
 
     def classes(self, m: chat.Message) -> Classes:
         """The encoding's tokens of the message's texts, by class, before any ratio; what `fixed` counts is apart."""
-        found = [classify(text, pieces.count(self.encoding, text)) for text in texts(m)]
+        calls = sum(pieces.count(self.encoding, text) for text in called(m)) if m.calls else 0
+        return self._classes(said(m))._replace(calls=calls)
+
+    def _classes(self, given: Iterable[str]) -> Classes:
+        found = [classify(text, pieces.count(self.encoding, text)) for text in given]
         return Classes(*map(sum, zip(*found, strict=True))) if found else NOTHING
 
     def fixed(self, m: chat.Message) -> int:
@@ -106,36 +110,38 @@ class Counter:
         """Tokens of a request beside its messages: tools, response format, preamble, the reply's priming."""
         wanted = settings.response_format
         response = self._once("format", wanted, self._response_format) if wanted else 0
-        return self.tools(settings) + response + self.framing.preamble + self.framing.reply
+        framing = self.framing.preamble + self.framing.reply
+        return self.tools(settings) + response + math.ceil(round(self.ratios.factor * framing, 6))
 
     def with_ratios(self, ratios: Ratios) -> "Counter":
         """This counter with other ratios. An exact one has none, and stays as it is."""
         return replace(self, ratios=ratios) if self.estimated else self
 
-    def _once(self, kind: str, given: Any, count: Callable[[Any], int]) -> int:
-        """`count(given)`, remembered, as a client sends the same with every request."""
+    def _once(self, kind: str, given: Any, measure: Callable[[Any], Measure]) -> int:
+        """The tokens of `measure(given)`, which is remembered, as a client sends the same with every request."""
         text = schemas.plain(given).encode("utf-8", "surrogatepass")
-        key = (f"{kind} {self.ratios} {self.key}", hashlib.blake2b(text, digest_size=16).digest())
+        key = (f"{kind} {self.key}", hashlib.blake2b(text, digest_size=16).digest())
         known = _SCHEMAS.get(key)
         if known is None:
-            known = Measure(count(given), NOTHING)
+            known = measure(given)
             _SCHEMAS.put(key, known)
-        return known.fixed
+        return self.ratios.beside(known.classes, known.fixed) if self.estimated else sum(known.classes) + known.fixed
 
-    def _tools(self, given: tuple[tuple[Any, ...], tuple[Any, ...], Any]) -> int:
+    def _tools(self, given: tuple[tuple[Any, ...], tuple[Any, ...], Any]) -> Measure:
         tools, functions, choice = given
         if self.framing.declared:
-            total = self.content(schemas.namespace([*map(schemas.function_of, tools), *functions]))
+            found = [schemas.namespace([*map(schemas.function_of, tools), *functions])]
         else:
-            total = sum(self.content(schemas.plain(tool)) for tool in (*tools, *functions))
+            found = [schemas.plain(tool) for tool in (*tools, *functions)]
         name = schemas.function_of(choice)
         name = name.get("name") if isinstance(name, dict) else None
-        chosen = self.content(name) + self.framing.named_choice if isinstance(name, str) else int(choice == "none")
-        return total + self.framing.tools + chosen
+        if not isinstance(name, str):
+            return Measure(self.framing.tools + int(choice == "none"), self._classes(found))
+        return Measure(self.framing.tools + self.framing.named_choice, self._classes([*found, name]))
 
-    def _response_format(self, given: Any) -> int:
+    def _response_format(self, given: Any) -> Measure:
         parts = schemas.response_schema(given)
-        return sum(map(self.content, parts)) + self.framing.response_schema if parts else 0
+        return Measure(self.framing.response_schema, self._classes(parts)) if parts else Measure(0, NOTHING)
 
 
 @lru_cache(maxsize=1024)

@@ -1,3 +1,4 @@
+import json
 import math
 import random
 from collections.abc import Sequence
@@ -7,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from proxy import tokens, wire
 from proxy.calibration import (
     ENOUGH,
     LARGEST,
@@ -20,7 +22,7 @@ from proxy.calibration import (
     start,
     upstream_truncated,
 )
-from proxy.counts import Counts
+from proxy.counts import Counts, of_message, of_settings, total
 from proxy.ratios import Ratios
 
 PRIOR = Ratios(1.15, 1.45, 1.3, 1.4)
@@ -169,6 +171,25 @@ def test_a_conversation_has_a_ratio_of_its_own() -> None:
 
     assert known.estimate(grown, past) == pytest.approx(1.2 * known.tokens(grown), rel=0.001)
     assert known.estimate(grown) < known.estimate(grown, past)
+
+
+@pytest.mark.parametrize("margin", [True, False])
+def test_the_parts_of_a_request_are_estimated_as_the_whole_is(margin: bool) -> None:
+    counter = tokens.counter("a-model-nobody-knows")
+    tool = {"type": "function", "function": {"name": "sail", "parameters": {"type": "object"}}}
+    call = {"id": "c", "type": "function", "function": {"name": "sail", "arguments": '{"to": "the harbour"}'}}
+    talk = [{"role": "user", "content": "The ferry leaves at noon. " * 40}] * 5
+    talk += [{"role": "assistant", "content": None, "tool_calls": [call]}] * 5
+    chat = wire.parse(json.dumps({"messages": talk, "tools": [tool]}).encode())
+    made = total([of_settings(counter, chat.settings), *(of_message(counter, m) for m in chat.messages)])
+    known = learned(REAL)
+    past = Past(made, 900)
+
+    scaled = counter.with_ratios(known.scaled(made, past, margin=margin))
+    parts = scaled.overhead(chat.settings) + sum(map(scaled.message, chat.messages))
+
+    whole = known.estimate(made, past) * (1 + known.margin(past) if margin else 1)
+    assert whole <= parts <= whole + len(talk) + 3
 
 
 def test_a_past_that_was_cheap_counts_for_less_the_more_was_added() -> None:

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.ratios import EXACT, Classes, Ratios, classify
+from proxy.ratios import EXACT, NOTHING, Classes, Ratios, classify
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_the_classes_share_out_all_tokens(text: str, tokens: int) -> None:
 
 
 def test_the_empty_text_has_no_classes() -> None:
-    assert classify("", 0) == (0, 0, 0, 0)
+    assert classify("", 0) == NOTHING
 
 
 @pytest.mark.parametrize(
@@ -48,3 +48,20 @@ def test_each_class_has_its_ratio_and_the_sum_is_rounded_up(ratios: Ratios, esti
     classes = Classes(3, 0, 0, 0) if ratios.code == 0 else Classes(1, 2, 3, 4)
 
     assert ratios.scale(classes) == estimate
+
+
+@pytest.mark.parametrize(
+    ("ratios", "message", "schemas"),
+    [
+        (Ratios(code=2.0), 2 * 10 + 7, 30 + 7),
+        (Ratios(code=2.0, calls=0.5), 5 + 7, 30 + 7),
+        (Ratios(schemas=0.0), 10 + 7, 0),
+        (Ratios(message=-3.0), 10 + 7 - 3, 30 + 7),
+        (Ratios(message=-30.0), 0, 30 + 7),
+        (Ratios(factor=1.5), 26, 56),
+    ],
+    ids=["calls are as code", "calls", "schemas left out", "a message", "never negative", "everything"],
+)
+def test_what_is_learned_of_a_model_has_its_place(ratios: Ratios, message: int, schemas: int) -> None:
+    assert ratios.whole(Classes(0, 0, 0, 0, calls=10), 7) == message
+    assert ratios.beside(Classes(30, 0, 0, 0), 7) == schemas

@@ -211,7 +211,7 @@ def test_classes_add_up_to_the_text() -> None:
     m = message(content=text)
 
     assert sum(counter.classes(m)) == counter.content(text)
-    assert all(count > 0 for count in counter.classes(m))
+    assert all(count > 0 for count in counter.classes(m)[:4])
 
 
 words = st.one_of(
