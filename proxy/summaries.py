@@ -64,8 +64,10 @@ class UpstreamSummarizer:
         self, settings: Summaries, messages: Sequence[Message], drafts: Sequence[Note]
     ) -> Mapping[Note, str]:
         """A text for each draft that the model answered in time."""
-        upstream = self._upstreams[settings.upstream or ""]
+        upstream = self._upstreams.get(settings.upstream or "")
         found: dict[Note, str] = {}
+        if upstream is None:
+            return found
 
         async def one(note: Note) -> None:
             text = _transcript(messages, note)
