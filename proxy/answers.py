@@ -32,6 +32,11 @@ def failure(error: ClientError | UpstreamError, extra: Headers = ()) -> Response
     return error_response(_STATUS.get(error.code, 502), error.code, error.message, extra=extra)
 
 
+def stopping() -> Response:
+    """The answer to a request that the end of the server cut off before its own answer began."""
+    return error_response(503, "server_stopping", "The proxy is stopping, and no answer came in time; send it again")
+
+
 def no_websocket() -> Response:
     """The answer to a request for a WebSocket."""
     message = "WebSockets are not supported; connect to the upstream directly, or use HTTP streaming"

@@ -2,10 +2,14 @@
 
 import asyncio
 import logging
+import multiprocessing
 import os
+import signal
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -76,8 +80,16 @@ def worker() -> ASGIApp:
 
     path = os.environ.get(CONFIG_VARIABLE)
     _log_to_stderr()
+    if (parent := multiprocessing.parent_process()) is not None:
+        threading.Thread(target=_follow, args=(parent,), name="trimtab-parent", daemon=True).start()
     logging.getLogger("uvicorn.error").addFilter(_unintended)
     return create_app(configs.load(Path(path) if path else None), os.environ)
+
+
+def _follow(parent: BaseProcess) -> None:
+    """Stop when the parent has ended, however it did: workers without one would keep the port."""
+    parent.join()
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 class _Workers(Multiprocess):

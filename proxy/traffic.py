@@ -5,7 +5,7 @@ from collections.abc import Awaitable
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from proxy import headers
+from proxy import answers, headers
 from proxy.metrics import Metrics, status_class
 
 
@@ -21,12 +21,13 @@ class Traffic:
         self._none.set()
 
     async def serve(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let `app` answer a request, counted while it does."""
-        streaming = False
+        """Let `app` answer a request, counted while it does; one that is cancelled before it answers gets a 503."""
+        started = streaming = False
 
         def watched(message: Message) -> Awaitable[None]:
-            nonlocal streaming
+            nonlocal started, streaming
             if message["type"] == "http.response.start":
+                started = True
                 self._responses.labels(status_class(message["status"])).inc()
                 if _is_stream(message):
                     streaming = True
@@ -38,6 +39,10 @@ class Traffic:
         self._requests.inc()
         try:
             await app(scope, receive, watched)
+        except asyncio.CancelledError:  # the server stops, and will wait no longer
+            if started or scope["type"] != "http":
+                raise
+            await answers.stopping()(scope, receive, watched)
         finally:
             self._requests.dec()
             if streaming:

@@ -10,7 +10,7 @@ from proxy.audit import Counts
 from proxy.metrics import Metrics
 from proxy.stores.steady import Stats
 
-SAMPLE_S = 5.0
+SAMPLE_S = 2.0
 
 _STORE = {
     "calls": "Calls that were sent to the store.",

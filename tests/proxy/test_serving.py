@@ -54,6 +54,10 @@ class Slow:
         await exchange.chunk(b"")
 
 
+async def never(exchange: Exchange) -> None:
+    await asyncio.Event().wait()
+
+
 def asked_to_stream(client: httpx2.AsyncClient) -> Any:
     return client.stream("POST", "/v1/chat/completions", content=body([user("hello")], stream=True))
 
@@ -82,6 +86,10 @@ async def exited(replica: Replica, within_s: float) -> int:
         while (code := replica.process.poll()) is None:  # noqa: ASYNC110 - a process has no event
             await asyncio.sleep(0.02)
     return code
+
+
+def runs(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists()
 
 
 def records(replica: Replica) -> list[dict[str, Any]]:
@@ -125,14 +133,20 @@ async def test_a_stream_that_does_not_end_in_time_is_cut_and_written_down(
     async with served.client() as client, asked_to_stream(client) as response:
         pieces = response.aiter_raw()
         await anext(pieces)
+        upstream.handler = never
+        unanswered = asyncio.create_task(post(client, body([user("hello")])))
+        await upstream.arrival(2)
         start = time.monotonic()
         stop(served)
         with pytest.raises(httpx2.RemoteProtocolError):
             [piece async for piece in pieces]
+        refusal = await unanswered
         await exited(served, within_s=8)
 
     assert time.monotonic() - start > 0.5
-    assert [record["stream_end"] for record in records(served)] == ["cancelled"]
+    assert (refusal.status_code, refusal.json()["error"]["code"]) == (503, "server_stopping")
+    assert len(records(served)) == 2
+    assert "cancelled" in {record["stream_end"] for record in records(served)}
     assert "Traceback" not in log(served)
 
 
@@ -208,9 +222,6 @@ async def test_what_a_killed_worker_counted_stays_and_what_it_had_open_goes(
                 os.kill(pid, signal.SIGKILL)
             with pytest.raises(httpx2.TransportError):
                 [piece async for piece in pieces]
-        async with asyncio.timeout(20):
-            while not (len(served.workers()) == 2 and served.workers().isdisjoint(killed)):  # noqa: ASYNC110 - likewise
-                await asyncio.sleep(0.05)
         after = await figures(client)
 
     assert before("trimtab_streams_open") == 1
@@ -219,6 +230,21 @@ async def test_what_a_killed_worker_counted_stays_and_what_it_had_open_goes(
     pids = {int(labels["pid"]) for labels in after.named("process_resident_memory_bytes")}
     assert pids
     assert pids.isdisjoint(killed)
+
+
+async def test_workers_do_not_outlive_their_parent(replica: Serve) -> None:
+    served = replica(workers=2)
+    await served.start()
+    workers = served.workers()
+
+    served.kill()
+
+    async with asyncio.timeout(10):
+        while any(map(runs, workers)):  # noqa: ASYNC110 - other processes
+            await asyncio.sleep(0.05)
+    async with served.client() as client:
+        with pytest.raises(httpx2.ConnectError):
+            await client.get("/healthz")
 
 
 # -- what stops the start
