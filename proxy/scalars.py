@@ -128,3 +128,10 @@ Share = Annotated[float, Field(ge=0, le=1)]
 Seconds = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]
+
+
+def unshared(state: str, workers: int, *, setting: str) -> str | None:
+    """What is wrong with a state that so many `workers` are to share, as `setting` has it; None where they can."""
+    if workers == 1 or not state.lower().startswith("memory:"):
+        return None
+    return f"must be sqlite:///file or redis://host:port/0, since {setting} is {workers} and memory:// serves one"

@@ -39,6 +39,7 @@ from proxy.scalars import (
     Texts,
     Variable,
     some,
+    unshared,
 )
 
 DEFAULT_POLICY = "priority"
@@ -343,10 +344,3 @@ class Config(Section):
         if problem is not None:
             raise ValueError(problem)
         return state
-
-
-def unshared(state: str, workers: int, *, setting: str) -> str | None:
-    """What is wrong with a state that so many `workers` are to share, as `setting` has it; None where they can."""
-    if workers == 1 or not state.lower().startswith("memory:"):
-        return None
-    return f"must be sqlite:///file or redis://host:port/0, since {setting} is {workers} and memory:// serves one"

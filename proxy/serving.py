@@ -20,7 +20,8 @@ from uvicorn.supervisors import Multiprocess
 
 from proxy import config as configs
 from proxy.errors import ConfigError
-from proxy.schema import Config, unshared
+from proxy.scalars import unshared
+from proxy.schema import Config
 
 CONFIG_VARIABLE = "TRIMTAB_CONFIG_FILE"  # how a worker process learns which file it serves
 METRICS_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"  # how prometheus-client learns where workers keep values
