@@ -23,6 +23,7 @@ SHORT = 4  # terms: a sentence with fewer is a confirmation more often than a fa
 REPEATED = 0.7  # the share of its terms in what was taken that makes a sentence a repetition
 FLOOR = 0.25  # of the best score: less is left out, whatever the room
 BEFORE = 1.5  # an earlier summary's sentences have been found worth keeping once
+PASSED_OVER = 8  # sentences, the best first, that find no room before the search for shorter ones ends
 JOINT = 2  # tokens that join two quotes
 
 
@@ -63,15 +64,17 @@ def extract(
     taken: list[_Scored] = []
     said: Counter[str] = Counter()
     heard: set[int] = set()
+    passed = 0
     for each in ranked:
         terms = each.sentence.terms
-        if each.score < FLOOR * first.score:
+        if each.score < FLOOR * first.score or passed >= PASSED_OVER:
             break
         if _repeats(terms, said):
             continue
         text = messages[each.index].text[each.sentence.start : each.sentence.end]
         tokens = count(text) + (JOINT if each.index in heard else label)
         if tokens > left:
+            passed += 1
             continue
         taken.append(each)
         said.update(terms.counts)

@@ -130,10 +130,16 @@ def by_slot(
 ) -> tuple[Mapping[str, float], Mapping[str, object]]:
     """Relevance and unit vector of each slot: the best of its messages', and the mean of theirs."""
     similarity: dict[str, float] = {}
-    pooled_vectors: dict[str, object] = {}
+    unit: dict[str, object] = {}
+    single: dict[str, Vectors] = {}  # most slots have one vector, which is one already: they are converted together
     for group in groups:
         if found := [scores[i] for i in group.messages if i in scores]:
             similarity[slot_id(group)] = max(found)
-        if pieces := [np.atleast_2d(vectors[i]) for i in group.messages if i in vectors]:
-            pooled_vectors[slot_id(group)] = pooled(pieces[0] if len(pieces) == 1 else np.concatenate(pieces))
-    return similarity, pooled_vectors
+        pieces = [np.atleast_2d(vectors[i]) for i in group.messages if i in vectors]
+        if len(pieces) == 1 and len(pieces[0]) == 1:
+            single[slot_id(group)] = pieces[0][0]
+        elif pieces:
+            unit[slot_id(group)] = pooled(np.concatenate(pieces))
+    if single:
+        unit |= zip(single, np.stack(list(single.values())).astype(np.float32), strict=True)
+    return similarity, unit

@@ -15,7 +15,7 @@ from proxy.notes import Note, Quote
 
 LEAST = 12  # tokens: what is left of a note's room below that is not worth a quote
 SHARE, SMALL = 0.5, 160  # of a note's room, or so many tokens: a message that takes more is quoted in part
-LOOKED_AT = 400  # candidates, the most relevant first
+PASSED_OVER = 8  # messages, the most relevant first, that find no room before the search for smaller ones ends
 
 
 def choose(
@@ -43,8 +43,9 @@ def choose(
     picked: list[tuple[Quote, ...]] = []
     asked = read(query)
     most = max(SMALL, int(SHARE * left))
-    for index in ranked[:LOOKED_AT]:
-        if left < label + LEAST:
+    passed = 0
+    for index in ranked:
+        if left < label + LEAST or passed >= PASSED_OVER:
             break
         quotes = tuple(_quotes(messages[index], missing[index], index))
         spent = label + sum(count(messages[index].text[quote.start : quote.end]) for quote in quotes)
@@ -54,6 +55,8 @@ def choose(
         if quotes:
             picked.append(quotes)
             left -= spent
+        else:
+            passed += 1
     while picked:
         made = replace(note, quotes=tuple(sorted(quote for quotes in picked for quote in quotes)))
         if cost(made) <= room:
