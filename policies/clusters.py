@@ -8,13 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
-from policies.terms import read
+from policies.keywords import keywords
 from policies.types import Slot
 
 SEED = 0
-ROUNDS = 10  # of k-means: what later ones change is not worth their time
-QUICK = 200  # slots that are clustered by their terms where there is no time for more
-FEATURES = 512  # of the hashed term vectors that stand in for slots without one
+ROUNDS = 6  # of k-means: what later ones change is not worth their time
+QUICK = 200  # slots that are clustered by their words where there is no time for more
+FEATURES = 512  # of the hashed word vectors that stand in for slots without one
 
 Matrix = NDArray[np.float32]
 
@@ -30,7 +30,7 @@ def clustered(slots: Sequence[Slot], k: int, vectors: Mapping[str, object], *, q
     """The cluster of each slot by its id, numbered from 0 in the order in which the clusters begin.
 
     Clusters that came prepared (`Slot.cluster`) are used as they are, and a slot that came later joins the nearest.
-    Otherwise about `k` are made: of the slots with a vector by those, of the others by their terms, the two kinds
+    Otherwise about `k` are made: of the slots with a vector by those, of the others by their words, the two kinds
     apart because their distances do not compare. Where it has to be `quick`, more than `QUICK` slots without a vector
     are cut into stretches of the conversation instead. The same slots always give the same clusters.
     """
@@ -107,13 +107,13 @@ def _kmeans(rows: Matrix, k: int) -> list[int]:
 
 
 def _hashed(texts: Sequence[str]) -> Matrix:
-    """Unit TF-IDF vectors of the texts' terms, hashed to `FEATURES` dimensions; a text without terms is zero."""
+    """Unit TF-IDF vectors of the texts' keywords, hashed to `FEATURES` dimensions; a text without any is zero."""
     from sklearn.feature_extraction import FeatureHasher  # type: ignore[import-untyped]
     from sklearn.feature_extraction.text import TfidfTransformer  # type: ignore[import-untyped]
 
-    hasher = FeatureHasher(FEATURES, alternate_sign=False, dtype=np.float32)
-    counts = hasher.transform(read(text).counts for text in texts)
-    return np.asarray(TfidfTransformer(sublinear_tf=True).fit_transform(counts).toarray(), dtype=np.float32)
+    hasher = FeatureHasher(FEATURES, input_type="string", alternate_sign=False, dtype=np.float32)
+    found = hasher.transform(sorted(keywords(text)) for text in texts)
+    return np.asarray(TfidfTransformer().fit_transform(found).toarray(), dtype=np.float32)
 
 
 @cache

@@ -13,6 +13,8 @@ from policies.plan import Plan
 from policies.registry import register
 from policies.types import Context, Need, Slot, Window
 
+BLOCK = 64  # slots that are compared with all others at a time: bounds the memory
+
 
 @dataclass(frozen=True, slots=True)
 class Access:
@@ -54,23 +56,32 @@ class LruToken:
 def accesses(slots: Sequence[Slot], threshold: float = 0.3) -> Mapping[str, Access]:
     """The accesses of each evictable slot by id, from the keywords that it shares with later slots."""
     sets = [keywords(slot.text) for slot in slots]
-    holders: dict[str, list[int]] = {}
-    for i, words in enumerate(sets):
-        for word in words:
-            holders.setdefault(word, []).append(i)
-    # A word that one slot alone has is shared with none; what is left is looked up once per slot.
-    index = {word: np.array(places, dtype=np.intp) for word, places in holders.items() if len(places) > 1}
-    sizes = np.array([len(words) for words in sets])
+    sizes = np.array([len(words) for words in sets], dtype=np.intp)
+    enough = np.floor(threshold * sizes).astype(np.intp)
+    numbers: dict[str, int] = {}
+    said = np.array([numbers.setdefault(word, len(numbers)) for words in sets for word in words], dtype=np.intp)
+    by_word = np.argsort(said, kind="stable")
+    after = np.empty(len(said), dtype=np.intp)  # where in `holders` the later slots begin that say the same word
+    after[by_word] = np.arange(1, len(said) + 1)
+    ends = np.cumsum(np.bincount(said, minlength=len(numbers)))
+    more = ends[said] - after if len(said) else after
+    holder = np.repeat(np.arange(len(slots)), sizes)
+    holders = holder[by_word]
+    places = np.concatenate([[0], np.cumsum(sizes)])
     found: dict[str, Access] = {}
-    for i, slot in enumerate(slots):
-        if not slot.evictable:
-            continue
-        places = [index[word] for word in sets[i] if word in index]
-        turn, references = slot.turn, 0
-        if places:
-            shared = np.bincount(np.concatenate(places), minlength=len(slots))[i + 1 :]
-            later = i + 1 + np.flatnonzero(shared > threshold * np.maximum(sizes[i + 1 :], sizes[i]))
-            if references := len(later):
-                turn = max(slot.turn, slots[later[-1]].turn)
-        found[slot.id] = Access(turn, references)
+    for start in range(0, len(slots), BLOCK):
+        stop = min(start + BLOCK, len(slots))
+        block = slice(places[start], places[stop])
+        lengths = more[block]
+        # Every pair of a slot in the block and a later one that has one of its words, once for each word.
+        first = np.repeat(after[block] - np.cumsum(lengths) + lengths, lengths)
+        others = holders[first + np.arange(len(first))]
+        ones = np.repeat((holder[block] - start) * len(slots), lengths)
+        shared = np.bincount(ones + others, minlength=(stop - start) * len(slots)).reshape(stop - start, len(slots))
+        taken_up = shared > np.maximum(enough[start:stop, None], enough)
+        references = taken_up.sum(axis=1).tolist()
+        last = (len(slots) - 1 - taken_up[:, ::-1].argmax(axis=1)).tolist()
+        for slot, n, by in zip(slots[start:stop], references, last, strict=True):
+            if slot.evictable:
+                found[slot.id] = Access(max(slot.turn, slots[by].turn) if n else slot.turn, n)
     return found
