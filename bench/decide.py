@@ -1,0 +1,223 @@
+"""How long a decision takes, by policy and by the length of the conversation, in milliseconds.
+
+    python -m bench.decide [--slots 40,200,1000] [--rounds 30] [--policies hybrid,priority,...] [--json OUT]
+
+A decision is what stands between a counted prompt and its plan: when slots were last taken up and how relevant they
+are to the prompt, where the policy asks for it, then the plan and its check. `warm`: the conversation came by before,
+and all but the prompt has been read and embedded; `clustered` as well. `cold`: nothing of it has been seen, and there
+are no vectors, because in a request's time limit hardly any can be made; so everything is read, and relevance and
+clusters are by words. Counting and embedding are not in it; the last line is what embedding a prompt takes, where the
+model is installed. Conversations are drawn at random with a fixed seed and cut to half of their size; vectors are
+random around topics, which costs the same time as real ones.
+"""
+
+import json
+import random
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+from numpy.typing import NDArray
+from rich.console import Console
+
+from bench.tables import show
+from policies import registry
+from policies.clusters import clustered
+from policies.errors import PolicyError
+from policies.lru_token import accesses
+from policies.plan import check
+from policies.relevance import Index, relevance
+from policies.types import Context, Kind, Need, Policy, Slot, Window
+from proxy.embedders.sentence import SentenceTransformerEmbedder
+
+DIMENSIONS, TOPICS = 384, 12
+STATES = ("warm", "clustered", "cold")
+_SYLLABLES = ("ba", "den", "fo", "gri", "hal", "ju", "kem", "lo", "mir", "nu", "pas", "quo", "rel", "sti", "tor", "vex")
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Talk:
+    """A conversation that is over its budget, with what would be known of it from before."""
+
+    window: Window
+    prompt: str
+    vectors: dict[str, NDArray[np.float32]]
+    asked: NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Milliseconds that decisions took."""
+
+    median: float
+    p99: float
+
+    @classmethod
+    def of(cls, seconds: Sequence[float]) -> "Times":
+        """The percentiles of some times in seconds."""
+        return cls(*(float(np.quantile(seconds, q)) * 1e3 for q in (0.5, 0.99)))
+
+
+def talk(slots: int, seed: int) -> Talk:
+    """A conversation of that many slots, about 65 tokens each, every eighth a tool group."""
+    rng = random.Random(seed)
+    numbers = np.random.default_rng(seed)
+    words = ["".join(rng.choices(_SYLLABLES, k=rng.randint(2, 4))) for _ in range(4000)]
+    often = [1 / (rank + 200) for rank in range(len(words))]  # as in speech without its stop words
+    said = [Slot(id="m0", role="system", text="Be brief.", tokens=10, turn=0, pinned=True)]
+    for i in range(1, slots - 1):
+        text = " ".join([*rng.choices(words, often, k=rng.randint(20, 60)), f"order {rng.randint(1000, 9999)}"])
+        tool = i % 8 == 0
+        said.append(
+            Slot(
+                id=f"m{i}",
+                role="assistant" if tool or i % 2 == 0 else "user",
+                kind=Kind.TOOL if tool else Kind.DIALOGUE,
+                text=text,
+                tokens=len(text) // 4,
+                turn=i,
+                protected=i > slots - 5,
+                results=int(tool),
+                result_tokens=len(text) // 5 if tool else 0,
+            )
+        )
+    prompt = " ".join(rng.choices(words, often, k=12))
+    said.append(Slot(id=f"m{slots - 1}", role="user", text=prompt, tokens=40, turn=slots - 1, pinned=True))
+    topics = numbers.normal(size=(TOPICS, DIMENSIONS))
+    rows = topics[numbers.integers(0, TOPICS, slots)] + numbers.normal(size=(slots, DIMENSIONS))
+    rows = (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+    used = sum(slot.tokens for slot in said)
+    window = Window(slots=tuple(said), budget=int(used * 0.6), used=used)
+    return Talk(window, prompt, {f"m{i}": row for i, row in enumerate(rows[:-1])}, rows[-1])
+
+
+def decide(policy: Policy, talk: Talk, index: Index | None, *, dense: bool) -> int:
+    """One decision down to half of the conversation; gives the number of actions. Without `index` all is read anew."""
+    window, similarity = talk.window, dict[str, float]()
+    if Need.USES in policy.needs:
+        found = accesses(window.slots)
+        window = replace(
+            window,
+            slots=tuple(
+                replace(slot, reference_count=found[slot.id].references) if slot.id in found else slot
+                for slot in window.slots
+            ),
+        )
+    if Need.SIMILARITY in policy.needs:
+        history = window.slots[:-1]
+        index = index or Index.of(slot.text for slot in history)
+        vectors = [talk.vectors[slot.id] if dense else None for slot in history]
+        scores = relevance(talk.prompt, index, vectors, talk.asked if dense else None)
+        similarity = dict(zip((slot.id for slot in history), map(float, scores), strict=True))
+    context = Context(
+        query=talk.prompt,
+        overflow=0.5,
+        similarity=similarity,
+        vectors=talk.vectors if dense else {},
+        query_vector=talk.asked if dense else None,
+        summary_tokens=200,
+    )
+    plan = policy.plan(window, window.used // 2, context)
+    check(plan, window)
+    return len(plan.actions)
+
+
+def warm(policy: Policy, slots: int, rounds: int, *, prepared: bool = False) -> Times:
+    """The same conversation again and again; with `prepared` its clusters are known as well."""
+    said = talk(slots, seed=0)
+    if prepared:
+        clusters = clustered(said.window.slots[:-1], 64, said.vectors)
+        known = tuple(replace(slot, cluster=clusters.get(slot.id)) for slot in said.window.slots)
+        said = replace(said, window=replace(said.window, slots=known))
+    index = Index.of(slot.text for slot in said.window.slots[:-1])
+    decide(policy, said, index, dense=True)
+    return timed(lambda: decide(policy, said, index, dense=True) for _ in range(rounds))
+
+
+def cold(policy: Policy, slots: int, rounds: int) -> Times:
+    """Another conversation each time."""
+    decide(policy, talk(slots, seed=0), None, dense=False)  # libraries are loaded at the start, not in a request
+    talks = [talk(slots, seed) for seed in range(1, rounds + 1)]
+    return timed((lambda said=said: decide(policy, said, None, dense=False)) for said in talks)  # type: ignore[misc]
+
+
+def embedding(rounds: int) -> Times | None:
+    """What embedding one prompt takes; None where the model is not installed."""
+    embedder = SentenceTransformerEmbedder()
+    if embedder.missing:
+        return None
+    embedder.embed(["Load the model."])
+    prompts = [talk(3, seed).prompt for seed in range(rounds)]
+    return timed((lambda prompt=prompt: len(embedder.embed([prompt]))) for prompt in prompts)  # type: ignore[misc]
+
+
+def timed(calls: Iterable[Callable[[], int]]) -> Times:
+    """The times of calls."""
+    seconds = []
+    for call in calls:
+        started = time.perf_counter()
+        call()
+        seconds.append(time.perf_counter() - started)
+    return Times.of(seconds)
+
+
+@app.command()
+def main(
+    slots: Annotated[str, typer.Option(help="lengths of conversations, in slots")] = "40,200,1000",
+    rounds: Annotated[int, typer.Option(min=1, help="decisions that are timed, for each figure")] = 30,
+    policies: Annotated[str, typer.Option(help="names of policies; empty: all")] = "",
+    out: Annotated[Path | None, typer.Option("--json", help="write the figures here too")] = None,
+) -> None:
+    """Time decisions, and print P50 / P99 in milliseconds."""
+    sizes = _sizes(slots)
+    names = [name.strip() for name in policies.split(",") if name.strip()] or registry.names()
+    try:
+        chosen = [registry.create(name, path="--policies") for name in names]
+    except PolicyError as error:
+        raise typer.BadParameter(str(error)) from error
+    figures: dict[str, dict[int, dict[str, Times]]] = {}
+    for policy in chosen:
+        for size in sizes:
+            row = figures.setdefault(policy.name, {})[size] = {"warm": warm(policy, size, rounds)}
+            if Need.VECTORS in policy.needs:
+                row["clustered"] = warm(policy, size, rounds, prepared=True)
+            row["cold"] = cold(policy, size, rounds)
+    rows = [
+        [name if size == sizes[0] else "", str(size), *(_cell(row.get(state)) for state in STATES)]
+        for name, by_size in figures.items()
+        for size, row in by_size.items()
+    ]
+    console = Console()
+    show(console, "ms for a decision, P50 / P99", ["policy", "slots", *STATES], rows)
+    prompt = embedding(rounds)
+    console.print(f"embedding a prompt: {_cell(prompt)} ms" if prompt else "embedding a prompt: no model installed")
+    if out is not None:
+        made = {
+            name: {size: {state: asdict(times) for state, times in row.items()} for size, row in by_size.items()}
+            for name, by_size in figures.items()
+        }
+        out.write_text(json.dumps(made, indent=1) + "\n")
+
+
+def _sizes(given: str) -> list[int]:
+    try:
+        sizes = [int(part) for part in given.split(",")]
+    except ValueError:
+        sizes = []
+    if not sizes or min(sizes) < 10:
+        raise typer.BadParameter(f"--slots: must be numbers from 10 up, separated by commas, got {given!r}")
+    return sizes
+
+
+def _cell(times: Times | None) -> str:
+    return "" if times is None else f"{times.median:.1f} / {times.p99:.1f}"
+
+
+if __name__ == "__main__":
+    app()
