@@ -19,6 +19,7 @@ from policies import registry
 from proxy import config as configs
 from proxy import exchange, tokens
 from proxy.audit import Audit, Sinks
+from proxy.background import Background
 from proxy.conversations import Conversations
 from proxy.errors import ConfigError
 from proxy.evicted import Hooks, installed
@@ -28,6 +29,7 @@ from proxy.health import Health
 from proxy.learned import Learned
 from proxy.metrics import Metrics
 from proxy.pipeline import Pipeline
+from proxy.preparation import Preparation
 from proxy.schema import Config
 from proxy.sealing import Sealer, derive
 from proxy.stores.contract import StoreError
@@ -41,6 +43,7 @@ from proxy.vectors import wanting
 from proxy.vitals import Vitals
 from proxy.windows import Windows
 
+BACKGROUND = 64  # requests that wait for a plan to be made ahead, bodies and all
 CLOSING_S = 2.0  # for what was cut off to be written down
 THREADS = 2  # for reading, counting and cutting large bodies
 MARK_TTL_S = 60.0
@@ -145,6 +148,8 @@ async def opened(
         stack.push_async_callback(asyncio.to_thread, embeddings.close)
         hooks = Hooks(installed())
         stack.push_async_callback(asyncio.to_thread, hooks.close)
+        background = Background(size=BACKGROUND)
+        stack.push_async_callback(asyncio.to_thread, background.close)
         pipeline = Pipeline(
             windows,
             conversing[0],
@@ -152,6 +157,7 @@ async def opened(
             wait_s=config.embeddings.wait_ms / 1000,
             summarizer=UpstreamSummarizer(upstreams),
             hooks=hooks,
+            preparation=Preparation(background),
             executor=executor,
         )
         router = configs.router(config)

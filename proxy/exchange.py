@@ -132,6 +132,10 @@ class Exchange:
         if outcome.after is not None:
             with Faults().guard("afterwards"):
                 outcome.after()
+        whole = reading is not None and reading.done and not reading.truncated and reading.error is None
+        if outcome.prepare is not None and reading is not None and whole and reading.message is not None:
+            with Faults().guard("preparation"):
+                outcome.prepare(reading.message)
         truncated = False
         if reading is not None and status is not None:
             with Faults().guard("learning"):

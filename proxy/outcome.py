@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 from policies.types import Kind, Window
 from proxy.budget import Budget, Trigger
@@ -57,7 +58,7 @@ class Outcome:
     `retried` is the audit id of the outcome that this one replaces, `refused` what the upstream found too long.
     `gathered` says what vectors there were and what was done without, `weights` what the policy decided with.
     `notes_made` and `notes_gone` are the notes that came and the recall notes that went. `after` is what is to be done
-    once the turn has ended.
+    once the turn has ended, `prepare` what with the reply, if it came whole.
     """
 
     route: Route
@@ -100,6 +101,7 @@ class Outcome:
     gathered: Mapping[str, object] | None = None
     weights: Mapping[str, object] | None = None
     after: Callable[[], None] | None = None
+    prepare: Callable[[Mapping[str, Any]], None] | None = None
 
     @property
     def alarming(self) -> bool:
@@ -188,7 +190,7 @@ class Outcome:
             }
             if slot.orphan:
                 row["client_orphan"] = True
-            if any(m is not None and m.marked for m in (self.prompt.messages[i] for i in group.messages)):
+            if any(m is not None and m.marked for m in (self.prompt.messages[i] for i in messages)):
                 row["cache_marked"] = True  # the client's cache_control
             if content:
                 row["text"] = slot.text

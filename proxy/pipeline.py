@@ -5,13 +5,16 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import replace
+from functools import partial
 from secrets import token_hex
 from typing import Any, TypeVar
 
+from proxy.afterwards import afterwards
+from proxy.ahead import Planner, plannable
 from proxy.conversations import Conversations
 from proxy.embeddings import Embeddings
 from proxy.errors import ClientError
-from proxy.evicted import Evicted, Hooks
+from proxy.evicted import Hooks
 from proxy.gathering import Gathered, Gatherer
 from proxy.guard import Faults
 from proxy.identity import Chain
@@ -24,6 +27,7 @@ from proxy.notes import Keys
 from proxy.outcome import Action, Outcome, Stages
 from proxy.overflow_errors import Refusal
 from proxy.prefix import shared_tokens
+from proxy.preparation import Preparation
 from proxy.retrying import Refused, refused
 from proxy.route import Mode, SummaryKind
 from proxy.summaries import Summarizer
@@ -41,8 +45,8 @@ class Pipeline:
 
     `windows` gives a model's context window. Without `conversations` every request is decided about for itself.
     Vectors are waited for at most `wait_s` seconds; without `embeddings` relevance is by words alone, and without a
-    `summarizer` summaries are extractive. `hooks` are told what was evicted. `clock` gives seconds for
-    measuring, `now` seconds since the epoch.
+    `summarizer` summaries are extractive. `hooks` are told what was evicted; `preparation` makes
+    plans ahead. `clock` gives seconds for measuring, `now` seconds since the epoch.
     """
 
     def __init__(
@@ -54,6 +58,7 @@ class Pipeline:
         wait_s: float = 0.15,
         summarizer: Summarizer | None = None,
         hooks: Hooks | None = None,
+        preparation: Preparation | None = None,
         executor: Executor | None = None,
         clock: Callable[[], float] = time.perf_counter,
         now: Callable[[], float] = time.time,
@@ -68,6 +73,7 @@ class Pipeline:
         self._gatherer = Gatherer(embeddings, Library(), wait_s=wait_s)
         self._summarizer = summarizer
         self._hooks = hooks
+        self._preparation = preparation
 
     def untouched(self, incoming: Incoming) -> Outcome:
         """The outcome of a request that nothing is decided about."""
@@ -190,6 +196,8 @@ class Pipeline:
             variant=incoming.variant,
         )
         trimming = Trimming(incoming, reading, self._counts, outcome, faults, self._gatherer, conversations.keys)
+        if self._preparation is not None:
+            self._preparation.begin(chain)
         known = await conversations.replay(chain)
         ledger, prompt = await self._aside(incoming, lambda: trimming.weigh(known.ledger))
         move = hold(known.turns, fits=trimming.fits(prompt), waited=False)
@@ -206,11 +214,19 @@ class Pipeline:
                 gathered = await self._gatherer.gather(reading.chat.messages, dense=trimming.dense)
             outcome.gathered = gathered.report
             if why is not None:
-                reason = why
+                reason, made = why, None
+                if self._preparation is not None and plannable(incoming):
+                    made = self._preparation.take(chain, known.ledger.decision)
                 ledger = await self._aside(
                     incoming,
                     lambda: trimming.cut(
-                        before, prompt, reason, gathered, first_seen=known.first_seen, now=self._now()
+                        before,
+                        prompt,
+                        reason,
+                        gathered,
+                        first_seen=known.first_seen,
+                        now=self._now(),
+                        made=made,
                     ),
                 )
                 ledger = await self._summarised(
@@ -237,7 +253,21 @@ class Pipeline:
         if known.entry is not None:
             then = trimming.prompt(known.ledger)
             outcome.cache_prefix_tokens = shared_tokens(then, known.index + 1, sent)
-        outcome.after = self._afterwards(reading, trimming, before, ledger, outcome, quiet=move in ("held", "alone"))
+        if move not in ("held", "alone"):
+            gatherer = self._gatherer if trimming.dense else None
+            outcome.after = afterwards(reading.chat, outcome, ledger.drops - before.drops, gatherer, self._hooks)
+        if move == "free" and self._preparation is not None and plannable(incoming):
+            planner = Planner(
+                incoming=incoming,
+                reading=reading,
+                known=turn.known,
+                counts=self._counts,
+                gatherer=self._gatherer,
+                keys=conversations.keys,
+                stages=Stages(self._clock),
+                now=self._now(),
+            )
+            outcome.prepare = partial(planner.put, self._preparation, chain)
 
     async def _summarised(
         self,
@@ -266,42 +296,6 @@ class Pipeline:
                         faults.note("summarizer")
                     return await self._aside(incoming, lambda: trimming.sealed(after, sealed))
         return after
-
-    def _afterwards(
-        self,
-        reading: Reading,
-        trimming: Trimming,
-        before: Ledger,
-        after: Ledger,
-        outcome: Outcome,
-        *,
-        quiet: bool,
-    ) -> Callable[[], None] | None:
-        """What is to be done when the turn has ended: vectors for the next cut, and telling what was evicted."""
-        route = outcome.route
-        warned = (outcome.utilization_before or 0.0) >= route.thresholds.warn
-        prepares = trimming.dense and warned and not quiet
-        gone = tuple(sorted(after.drops - before.drops)) if outcome.notes_made or outcome.fates else ()
-        hooks = self._hooks if gone and not quiet else None
-        if not prepares and hooks is None:
-            return None
-        chat = reading.chat
-
-        def work() -> None:
-            if prepares:
-                self._gatherer.prepare(chat.messages)
-            if hooks is not None:
-                hooks.tell(
-                    Evicted(
-                        audit_id=outcome.audit_id,
-                        conversation=outcome.conversation,
-                        route=route.name,
-                        model=outcome.model,
-                        messages=tuple((i, chat.raw(i)) for i in gone),
-                    )
-                )
-
-        return work
 
     async def _wait(
         self, conversations: Conversations, chain: Chain, known: Known, incoming: Incoming, outcome: Outcome

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
+from policies.plan import Plan
 from policies.relevance import pooled
 from policies.types import Context, Kind, Need, Policy, Window
 from proxy import budget as budgets
@@ -18,6 +19,7 @@ from proxy.ledger import Ledger
 from proxy.notes import Keys, Note
 from proxy.noting import Noting
 from proxy.outcome import Action, Outcome
+from proxy.preparation import Given, serves
 from proxy.prompt import Prompt, assemble, window
 from proxy.recalling import without_recall
 from proxy.route import Mode, Route
@@ -125,8 +127,9 @@ class Trimming:
         *,
         first_seen: FirstSeen = _unknown,
         now: float | None = None,
+        made: Plan | None = None,
     ) -> Ledger:
-        """The ledger after a cut, which every recall note goes with.
+        """The ledger after a cut, which every recall note goes with; by the plan `made` ahead, where that serves.
 
         Raises:
             ClientError: 400 context_length_exceeded, where it does not fit and the route says reject.
@@ -166,8 +169,10 @@ class Trimming:
             )
             outcome.weights = self._faults.attempt("policy", lambda: weights(policy, seen, context), None)
         with outcome.stages.stage("decide"):
+            served = made is not None and serves(made, seen, history, context)
+            outcome.prepared = "plan" if served else outcome.prepared
             decision = decide(
-                policy,
+                Given(made) if made is not None and served else policy,
                 prompt,
                 seen,
                 history,
