@@ -29,6 +29,9 @@ PEEK_INLINE_BYTES = 1024 * 1024  # a larger body is looked into on a thread
 
 ASK_BYTES = 4096  # a smaller body fits any window that is worth asking for
 
+SHOWN = 100  # characters of a header's value that an error repeats
+
+_INTEGER = re.compile(r" *[+-]?[0-9]{1,18} *")
 _DEPLOYMENT = re.compile(r"/deployments/([^/]+)/")
 
 
@@ -224,11 +227,11 @@ def _asked(fields: Headers, route: Route) -> Asked:
     budget = headers.text(fields, b"x-trimtab-budget") if route.allow_overrides else ""
     wanted = ""
     try:
-        wanted = f"x-trimtab-pin: must be message indexes such as 0,3,-2, got {pins!r}"
-        indexes = tuple(int(index) for index in pins.split(",")) if pins else ()
-        wanted = f"x-trimtab-policy: must be one of {', '.join(registry.names())}, got {policy!r}"
+        wanted = f"x-trimtab-pin: must be message indexes such as 0,3,-2, got {pins[:SHOWN]!r}"
+        indexes = tuple(_integer(index) for index in pins.split(",")) if pins else ()
+        wanted = f"x-trimtab-policy: must be one of {', '.join(registry.names())}, got {policy[:SHOWN]!r}"
         chosen = registry.create(policy, {}) if policy else None
-        wanted = f"x-trimtab-budget: must be a positive number of tokens, got {budget!r}"
+        wanted = f"x-trimtab-budget: must be a positive number of tokens, got {budget[:SHOWN]!r}"
         tokens = _positive(budget) if budget else None
     except (ValueError, PolicyError):
         raise ClientError(400, "invalid_header", wanted) from None
@@ -236,7 +239,13 @@ def _asked(fields: Headers, route: Route) -> Asked:
     return Asked(bypass=bypass in ("1", "true", "yes"), pins=indexes, policy=chosen, budget=tokens)
 
 
+def _integer(text: str) -> int:
+    if not _INTEGER.fullmatch(text):
+        raise ValueError(text)
+    return int(text)
+
+
 def _positive(text: str) -> int:
-    if (number := int(text)) < 1:
+    if (number := _integer(text)) < 1:
         raise ValueError(text)
     return number
