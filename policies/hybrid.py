@@ -8,7 +8,7 @@ from pydantic import Field
 
 from policies.clusters import clustered
 from policies.condense import affordable, condense
-from policies.filling import Unit, evict_others, left, room, select, units
+from policies.filling import Room, Unit, evict_others, left, room, select, units
 from policies.plan import Plan
 from policies.priority import Priority
 from policies.registry import register
@@ -50,7 +50,11 @@ class Hybrid:
         worth = similarities(window, context, free.candidates) if context.overflow >= self.slow_from else {}
         if not any(worth.values()):
             return replace(Priority().plan(window, target, context), policy=self.name)
+        return self._by_meaning(window, target, context, free, worth)
 
+    def _by_meaning(
+        self, window: Window, target: int, context: Context, free: Room, worth: Mapping[str, float]
+    ) -> Plan:
         reserve = affordable(int(self.summaries * free.tokens), context.summary_tokens)
         tokens = free.tokens - reserve
         k = self._clusters(free.candidates, tokens)
@@ -58,17 +62,17 @@ class Hybrid:
         groups = list(units(window, free.candidates))
         value = {slot.id: _value(unit, worth, free.tokens) for unit in groups for slot in unit}
         ranked = sorted(groups, key=lambda unit: (-value[unit[0].id], -unit[-1].turn))
-        latest = _latest(free.candidates, clusters) if self.newest else frozenset()
-        covered = [unit for unit in ranked if any(slot.id in latest for slot in unit)]
-        kept = select(covered, int(self.newest * tokens))
+        latest = frozenset({clusters[slot.id]: slot.id for slot in free.candidates if clusters}.values())
+        newest = [unit for unit in ranked if any(slot.id in latest for slot in unit)]
+        kept = select(newest, int(self.newest * tokens))
         taken = sum(slot.tokens for slot in free.candidates if slot.id in kept)
         kept |= select((unit for unit in ranked if unit[0].id not in kept), tokens - taken)
-        again = Priority().scores(window, context)
+        again = Priority().scores(window, context, (slot for slot in free.candidates if slot.id in kept))
 
         def reason(slot: Slot) -> str:
             place = f", cluster {clusters[slot.id]}" if slot.id in clusters else ""
-            again_ = f", priority {again[slot.id]:.1f}" if slot.id in kept else ""
-            return f"relevance {worth[slot.id]:.3f} for {slot.tokens} tokens{place}{again_}"
+            rank = f", priority {again[slot.id]:.1f}" if slot.id in again else ""
+            return f"relevance {worth[slot.id]:.3f} for {slot.tokens} tokens{place}{rank}"
 
         evictions = evict_others(window, target - reserve, kept, value, again, reason)
         spare = min(target - left(window, evictions), reserve)
@@ -83,7 +87,3 @@ class Hybrid:
 def _value(unit: Unit, worth: Mapping[str, float], tokens: int) -> float:
     """The relevance of the best in a unit, less what its size takes from others."""
     return max(worth[slot.id] for slot in unit) - SIZE * sum(slot.tokens for slot in unit) / max(tokens, 1)
-
-
-def _latest(slots: tuple[Slot, ...], clusters: Mapping[str, int]) -> frozenset[str]:
-    return frozenset({clusters[slot.id]: slot.id for slot in slots}.values())

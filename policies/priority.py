@@ -1,6 +1,7 @@
 """A score of role, age, references and length; what scores lowest goes first."""
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
@@ -41,17 +42,19 @@ class Priority:
         """Evict the slots of lowest score until the target is met."""
         if window.used <= target:
             return Plan(self.name)
-        parts = self._all(window, context)
+        parts = self._all(window, context, window.slots)
         scores = {id_: sum(values) for id_, values in parts.items()}
         return Plan(self.name, evict_lowest(window, target, scores, lambda slot: _reason(slot, parts[slot.id])))
 
-    def scores(self, window: Window, context: Context) -> dict[str, float]:
-        """The score of each slot by id."""
-        return {id_: sum(values) for id_, values in self._all(window, context).items()}
+    def scores(self, window: Window, context: Context, slots: Iterable[Slot]) -> dict[str, float]:
+        """The score of each of these slots of the window by id."""
+        return {id_: sum(values) for id_, values in self._all(window, context, slots).items()}
 
-    def _all(self, window: Window, context: Context) -> dict[str, tuple[float, float, float, float, float]]:
+    def _all(
+        self, window: Window, context: Context, slots: Iterable[Slot]
+    ) -> dict[str, tuple[float, float, float, float, float]]:
         age, _ = ages(window, context, self.age)
-        return {slot.id: self._parts(slot, age.get(slot.id, 0.0)) for slot in window.slots}
+        return {slot.id: self._parts(slot, age.get(slot.id, 0.0)) for slot in slots}
 
     def _parts(self, slot: Slot, age: float) -> tuple[float, float, float, float, float]:
         long = slot.tokens > self.long_tokens

@@ -32,8 +32,8 @@ class SemanticCluster:
 
     @property
     def needs(self) -> frozenset[Need]:
-        """Vectors, and summaries unless the options leave no room for them."""
-        return frozenset({Need.VECTORS, Need.SUMMARIES} if self.summaries else {Need.VECTORS})
+        """Vectors; and summaries, with the references that they inherit, unless the options leave no room for them."""
+        return frozenset({Need.VECTORS, Need.SUMMARIES, Need.USES} if self.summaries else {Need.VECTORS})
 
     def plan(self, window: Window, target: int, context: Context) -> Plan:
         """Summarise and evict what newer slots of its cluster stand for, until the target is met."""

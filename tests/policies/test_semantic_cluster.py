@@ -60,7 +60,7 @@ def test_without_summaries_the_rest_of_a_cluster_is_evicted_and_its_room_is_used
 
 
 def test_summaries_are_asked_for_only_where_there_is_room_for_them() -> None:
-    assert SemanticCluster().needs == {Need.VECTORS, Need.SUMMARIES}
+    assert SemanticCluster().needs == {Need.VECTORS, Need.SUMMARIES, Need.USES}
     assert SemanticCluster(summaries=0).needs == {Need.VECTORS}
 
 
