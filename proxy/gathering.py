@@ -12,6 +12,8 @@ from proxy.grouping import INSTRUCTIONS, Group
 from proxy.library import Library
 from proxy.prompt import slot_id
 
+NEW = 2  # messages that a turn adds: an answer and a prompt
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gathered:
@@ -31,6 +33,11 @@ class Gathered:
     def query_vector(self) -> Vectors | None:
         """The prompt's own vectors."""
         return self.vectors.get(self.query) if self.query is not None else None
+
+    @property
+    def prepared(self) -> bool:
+        """Whether the vectors were there beforehand, but for those of what the client has just added."""
+        return bool(self.vectors) and not self.late and self.waited <= NEW
 
     @property
     def report(self) -> dict[str, object]:

@@ -106,6 +106,12 @@ class Noting:
                 return replace(ledger, notes=ordered((*ledger.notes, note)))
         return ledger
 
+    def written(self, ledger: Ledger) -> Mapping[tuple[int, ...], str]:
+        """The texts of the summaries that a model has written before, by the messages that they cover."""
+        opened = self.keys.open or bytes
+        found = ((note.covers, opened(note.sealed)) for note in ledger.notes if note.sealed is not None)
+        return {covers: text.decode("utf-8", "replace") for covers, text in found if text is not None}
+
     def drafts(self, before: Ledger, after: Ledger) -> tuple[Note, ...]:
         """The summaries that a cut made, for a model to write better ones."""
         return tuple(n for n in after.notes if n.kind is Kind.SUMMARY and n not in before.notes and n.sealed is None)

@@ -213,6 +213,7 @@ class Pipeline:
             with outcome.stages.stage("gather"), faults.guard("gather"):
                 gathered = await self._gatherer.gather(reading.chat.messages, dense=trimming.dense)
             outcome.gathered = gathered.report
+            outcome.prepared = "parts" if gathered.prepared else outcome.prepared
             if why is not None:
                 reason, made = why, None
                 if self._preparation is not None and plannable(incoming):
@@ -229,9 +230,10 @@ class Pipeline:
                         made=made,
                     ),
                 )
-                ledger = await self._summarised(
-                    conversations, chain, incoming, trimming, before, ledger, outcome, faults
-                )
+                if move == "free":
+                    ledger = await self._summarised(
+                        conversations, chain, incoming, trimming, before, ledger, outcome, faults
+                    )
             if asks:
                 cut = ledger
                 ledger = await self._aside(incoming, lambda: trimming.recall(cut, gathered, why))
@@ -290,7 +292,8 @@ class Pipeline:
         with outcome.stages.stage("fulfil"), faults.guard("summarizer"):
             async with conversations.lease(chain[-1], settings.deadline_s + LEASE_S) as mine:
                 if mine:
-                    texts = await self._summarizer.write(settings, trimming.noting.messages, drafts)
+                    written = trimming.noting.written(before)
+                    texts = await self._summarizer.write(settings, trimming.noting.messages, drafts, written)
                     sealed = {note: conversations.seal(text.encode("utf-8", "replace")) for note, text in texts.items()}
                     if len(texts) < len(drafts):
                         faults.note("summarizer")

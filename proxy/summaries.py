@@ -10,7 +10,7 @@ import msgspec
 from proxy import models
 from proxy.chat import Message
 from proxy.errors import UpstreamError
-from proxy.notes import Note
+from proxy.notes import Note, ranges
 from proxy.route import Summaries
 from proxy.tokens import Counter, counter
 from proxy.upstream import Reply, Upstream
@@ -48,9 +48,16 @@ class Summarizer(Protocol):
     """Writes summaries."""
 
     async def write(
-        self, settings: Summaries, messages: Sequence[Message], drafts: Sequence[Note]
+        self,
+        settings: Summaries,
+        messages: Sequence[Message],
+        drafts: Sequence[Note],
+        written: Mapping[tuple[int, ...], str],
     ) -> Mapping[Note, str]:
-        """A text for each of the drafts that one could be had for within the deadline; raises nothing else."""
+        """A text for each of the drafts that one could be had for within the deadline.
+
+        `written` are earlier summaries by the messages that they cover: those are not read again.
+        """
         ...
 
 
@@ -61,16 +68,20 @@ class UpstreamSummarizer:
         self._upstreams = upstreams
 
     async def write(
-        self, settings: Summaries, messages: Sequence[Message], drafts: Sequence[Note]
+        self,
+        settings: Summaries,
+        messages: Sequence[Message],
+        drafts: Sequence[Note],
+        written: Mapping[tuple[int, ...], str],
     ) -> Mapping[Note, str]:
-        """A text for each draft that the model answered in time."""
+        """A text for each draft that the model answered in time; what fails is left out."""
         upstream = self._upstreams.get(settings.upstream or "")
         found: dict[Note, str] = {}
         if upstream is None:
             return found
 
         async def one(note: Note) -> None:
-            text = _transcript(messages, note)
+            text = _transcript(messages, note, written)
             found[note] = await _Work(upstream, settings).condense(text)
 
         tasks = [asyncio.create_task(one(note)) for note in drafts]
@@ -151,9 +162,17 @@ def split(text: str, room: int, counting: Counter) -> Iterator[str]:
         text = text[at:]
 
 
-def _transcript(messages: Sequence[Message], note: Note) -> str:
-    """What the messages of a note say, each with its role."""
-    return "\n".join(f"{messages[i].name or messages[i].role}: {messages[i].text}" for i in note.covers)
+def _transcript(messages: Sequence[Message], note: Note, written: Mapping[tuple[int, ...], str]) -> str:
+    """What the messages of a note say, each with its role, or the summaries of them that there are already."""
+    covers = set(note.covers)
+    known = {index: (own, text) for own, text in written.items() if covers.issuperset(own) for index in own}
+    lines = []
+    for index in note.covers:
+        if index not in known:
+            lines.append(f"{messages[index].name or messages[index].role}: {messages[index].text}")
+        elif index == known[index][0][0]:
+            lines.append(f"summary of messages {ranges(known[index][0])}: {known[index][1]}")
+    return "\n".join(lines)
 
 
 async def _read(reply: Reply) -> bytes:

@@ -199,7 +199,7 @@ class Trimming:
         if not self.noting.recalls(ledger):
             return ledger
         route, outcome, budget = self._incoming.route, self._outcome, self._reading.budget.tokens
-        with outcome.stages.stage("recall"):
+        with outcome.stages.stage("fulfil"):
             prompt = self.prompt(ledger)
             threshold = int(route.thresholds.evict * budget) - 1
             most = threshold if why is None or outcome.target is None else outcome.target

@@ -46,9 +46,17 @@ class Writer:
 
     text: str | None
     asked: list[tuple[Note, ...]] = field(default_factory=list)
+    written: dict[tuple[int, ...], str] = field(default_factory=dict)
 
-    async def write(self, settings: Summaries, messages: Sequence[Read], drafts: Sequence[Note]) -> Mapping[Note, str]:
+    async def write(
+        self,
+        settings: Summaries,
+        messages: Sequence[Read],
+        drafts: Sequence[Note],
+        written: Mapping[tuple[int, ...], str],
+    ) -> Mapping[Note, str]:
         self.asked.append(tuple(drafts))
+        self.written = dict(written)
         if self.text is None:
             raise OSError("down")
         return dict.fromkeys(drafts, self.text) if self.text else {}
@@ -157,6 +165,19 @@ async def test_a_models_summary_is_used_stored_sealed_and_replayed() -> None:
     assert first.tokens_after == total("gpt-4o", sent(first))
     assert len(writer.asked) == 1, "paid for once"
     assert first.faults == []
+
+
+async def test_a_models_next_summary_is_made_of_its_last_one() -> None:
+    writer = Writer("Everything about berths was settled.")
+    async with worker(condensing(summaries=LLM), summarizer=writer) as proxy:
+        first = await proxy.send(TALK)
+        longer = TALK
+        while len(writer.asked) < 2:
+            longer = [*longer, assistant(words(50, len(longer))), user(words(50, len(longer) + 1))]
+            second = await proxy.send(longer)
+
+    assert writer.written == {first.notes_made[0].note.covers: "Everything about berths was settled."}
+    assert set(first.notes_made[0].note.covers) < set(second.notes_made[0].note.covers)
 
 
 @pytest.mark.parametrize(
