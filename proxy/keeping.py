@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence, Set
 from dataclasses import replace
-from itertools import accumulate
+from itertools import accumulate, takewhile
 
 from policies.turns import is_turn
 from policies.types import Slot
@@ -13,6 +13,7 @@ def keep(
     tokens: float,
     *,
     target: float,
+    limit: float = 0,
     overhead: int = 0,
     marked: Set[str] = frozenset(),
     alternate: bool = False,
@@ -20,15 +21,23 @@ def keep(
     """The slots with the oldest protected: as many as sum to `tokens`, and all up to the last of the `marked`.
 
     Fewer where a cut to `target` tokens could not be made beside them, `overhead` included: it would come again all
-    the sooner. Of the `marked` (ids of slots with a client's cache marker) those in the older half of the prompt
-    count, the newer ones move on with every turn; if they cannot all stay, they count for nothing. Where turns
-    `alternate` they go in pairs, so an even number of them is left to go.
+    the sooner. Within `limit` tokens the border of a slot that is nearest to the target will do: what would stay
+    instead is newer, and stands where nothing is cached any more.
+
+    Of the `marked` (ids of slots with a client's cache marker) those in the older half of the prompt count, the newer
+    ones move on with every turn; if they cannot all stay, they count for nothing. Where turns `alternate` they go in
+    pairs, so an even number of them is left to go.
     """
     fixed = overhead + sum(slot.tokens for slot in slots if not slot.evictable)
-    spare = target - fixed
+    spare, most = target - fixed, max(target, limit) - fixed
     sums = list(accumulate(slot.tokens for slot in slots))
     costs = list(accumulate(slot.tokens if slot.evictable else 0 for slot in slots))
-    oldest = sum(1 for total, cost in zip(sums, costs, strict=True) if total <= tokens and cost <= spare)
+
+    def fits(i: int) -> bool:
+        half = slots[i].tokens / 2 if slots[i].evictable else 0
+        return costs[i] <= spare or (costs[i] - half <= spare and costs[i] <= most)
+
+    oldest = sum(1 for _ in takewhile(lambda i: sums[i] <= tokens and fits(i), range(len(slots))))
     older = (i for i in range(len(slots)) if slots[i].id in marked and 2 * sums[i] <= sums[-1] and costs[i] <= spare)
     end = max(oldest, 1 + max(older, default=-1))
     if alternate:

@@ -135,6 +135,7 @@ def window(
         slots,
         route.keep_prefix * budget,
         target=min(LOWEST_TARGET, route.targets.emergency) * budget if target is None else target,
+        limit=(route.targets.emergency - route.recall_budget) * budget,  # with the largest note within any target
         overhead=prompt.overhead,
         marked=marked(prompt),
         alternate=alternate,

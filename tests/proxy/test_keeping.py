@@ -43,7 +43,21 @@ def test_what_stays_anyway_takes_its_room_first() -> None:
     assert kept(keep(window, 60, target=45, overhead=5)) == [1, 2, 5]
 
 
+@pytest.mark.parametrize(
+    ("target", "limit", "expected"),
+    [
+        pytest.param(34, 100, [0, 1, 2], id="less than half of it would fit"),
+        pytest.param(36, 100, [0, 1, 2, 3], id="more than half of it fits"),
+        pytest.param(36, 39, [0, 1, 2], id="not past the limit"),
+        pytest.param(36, 0, [0, 1, 2], id="no limit, no more than the target"),
+    ],
+)
+def test_a_cut_may_end_at_the_nearest_border_of_a_slot(target: int, limit: int, expected: list[int]) -> None:
+    assert kept(keep(slots(*[10] * 8), 80, target=target, limit=limit)) == expected
+
+
 @given(
+    limit=st.integers(0, 8000),
     sizes=st.lists(st.integers(1, 500), max_size=30),
     tokens=st.integers(0, 8000),
     target=st.integers(0, 8000),
@@ -52,15 +66,16 @@ def test_what_stays_anyway_takes_its_room_first() -> None:
     fixed=st.sets(st.integers(0, 29)),
 )
 def test_the_target_can_still_be_met(
-    sizes: list[int], tokens: int, target: int, overhead: int, marks: set[int], fixed: set[int]
+    limit: int, sizes: list[int], tokens: int, target: int, overhead: int, marks: set[int], fixed: set[int]
 ) -> None:
     before = slots(*sizes, pinned=frozenset(fixed))
-    after = keep(before, tokens, target=target, overhead=overhead, marked={f"s{i}" for i in marks})
+    after = keep(before, tokens, target=target, limit=limit, overhead=overhead, marked={f"s{i}" for i in marks})
     new = [slot.turn for old, slot in zip(before, after, strict=True) if old != slot]
     least = overhead + sum(slot.tokens for slot in after if not slot.evictable)
 
     assert [slot.id for slot in after] == [slot.id for slot in before]
-    assert not new or least <= target
+    assert not new or least <= max(target, limit)
+    assert not new or least <= target + max(sizes) / 2
     assert all(slot.turn > max(new) for slot in after if slot.evictable and new), "nothing older than what stays may go"
 
 
