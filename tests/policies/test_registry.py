@@ -96,7 +96,7 @@ WRONG: list[tuple[str, str, dict[Any, Any], str]] = [
     ("weights", "rwr", {"alpha": 0, "beta": 0}, "policy.options.alpha: must be over 0 where beta is 0, got 0"),
     ("blank", "clear_tool_results", {"placeholder": " "}, "policy.options.placeholder: must not be blank"),
     ("misspelt-policy", "prioriti", {}, 'policy: unknown policy "prioriti", did you mean "priority"? (policies:'),
-    ("no-such-policy", "xyz", {}, 'policy: unknown policy "xyz" (policies: clear_'),
+    ("no-such-policy", "xyz", {}, 'policy: unknown policy "xyz" (policies: adaptive, clear_'),
 ]  # fmt: skip
 
 
