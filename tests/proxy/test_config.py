@@ -10,8 +10,9 @@ from policies.priority import Priority
 from proxy import config, yaml_paths
 from proxy.economics import Economy
 from proxy.errors import ConfigError
-from proxy.route import Alternate, Mode, OnOverflow
+from proxy.route import Alternate, Mode, OnOverflow, Summaries, SummaryKind
 from proxy.schema import DEFAULT_POLICY, Config, Defaults, Match, RouteSettings, Upstream
+from proxy.vectors import Source
 
 EXAMPLE = Path(__file__).parents[2] / "config.example.yaml"
 ROUTE = "routes: [{name: a, %s}]"
@@ -120,7 +121,8 @@ def test_every_setting_of_a_route_reaches_its_values() -> None:
             ROUTE % "window: 9, budget_tokens: 8, reserve_output: 7, reserve_cap: 6, max_messages: 5, "
             "targets: {evict: 0.5, emergency: 0.4}, breathing_turns: 3, keep_prefix: 0.1, protect_last: 2, "
             "on_overflow: force, first_role_user: true, recall: {budget: 0.2, exclude_tools: [t]}, hold: {wait_s: 0}, "
-            "allow_overrides: true, cache: {price: 0.1, horizon_turns: 5}"
+            "allow_overrides: true, cache: {price: 0.1, horizon_turns: 5}, notes: {placement: merge}, "
+            "summaries: {kind: llm, upstream: openai, model: m, max_tokens: 99, deadline_s: 3, window: 2048}"
         )
     )
 
@@ -132,6 +134,17 @@ def test_every_setting_of_a_route_reaches_its_values() -> None:
     assert (route.first_role_user, route.recall_budget, route.recall_exclude_tools) == (True, 0.2, {"t"})
     assert (route.hold_wait_s, route.allow_overrides) == (0, True)
     assert route.cache == Economy(price=0.1, horizon_turns=5)
+    assert route.merge_notes
+    assert route.summaries == Summaries(
+        kind=SummaryKind.LLM, upstream="openai", model="m", max_tokens=99, deadline_s=3, window=2048
+    )
+
+
+def test_where_vectors_come_from_is_read() -> None:
+    text = "embeddings: {backend: endpoint, model: m, upstream: openai, cache_bytes: 5, wait_ms: 7}"
+
+    assert config.vectors(config.loads(text)) == Source(backend="endpoint", model="m", upstream="openai", cache_bytes=5)
+    assert config.vectors(config.load()).backend == "sentence-transformers"
 
 
 def test_the_only_upstream_needs_no_mention() -> None:
@@ -215,6 +228,26 @@ BROKEN = {
     "threshold under the inherited target": (
         ROUTE % "thresholds: {warn: 0.5, evict: 0.65}",
         "routes[0].targets.evict: must be less than thresholds.evict, which is 0.65, got 0.7",
+    ),
+    "a summariser without a model": (
+        ROUTE % "summaries: {kind: llm, upstream: openai}",
+        "routes[0].summaries.model: required where kind is llm: the name of a small model that it has",
+    ),
+    "a summariser nowhere": (
+        ROUTE % "summaries: {kind: llm, upstream: opnai, model: m}",
+        "routes[0].summaries.upstream: no upstream is called 'opnai'; did you mean 'openai'?",
+    ),
+    "notes in no place": (
+        ROUTE % "notes: {placement: system}",
+        "routes[0].notes.placement: must be one of 'user' or 'merge', got 'system'",
+    ),
+    "an endpoint without an address": (
+        "embeddings: {backend: endpoint, model: m}",
+        "embeddings.upstream: required where backend is endpoint",
+    ),
+    "an endpoint nowhere": (
+        "embeddings: {backend: endpoint, model: m, upstream: up}",
+        "embeddings.upstream: no upstream is called 'up'",
     ),
     "recall over the target": (
         ROUTE % "targets: {emergency: 0.2}, recall: {budget: 0.3}",

@@ -7,7 +7,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from policies.plan import Plan, Summarize
 from policies.types import Context, Need, Window
@@ -21,8 +23,10 @@ from proxy.pipeline import Pipeline
 from proxy.route import Alternate, Route, Summaries, SummaryKind
 from proxy.sealing import Sealer
 from proxy.stores.memory import MemoryStore
+from tests.fakes.upstream import Exchange, FakeUpstream
 from tests.proxy.conversations import Message, assistant, body, dialogue, route, user, words
 from tests.proxy.counted import total
+from tests.proxy.proxied import Start, post
 from tests.validator import violations, worsened
 
 
@@ -275,3 +279,53 @@ async def test_a_recall_that_fails_costs_the_note_alone(monkeypatch: pytest.Monk
     assert outcome.faults == ["recall"]
     assert outcome.notes_made == ()
     assert wire.parse(outcome.body).messages
+
+
+class ByLength:
+    """An embedder in whose eyes texts of one length are alike."""
+
+    name = "length"
+
+    def reads(self, text: str) -> bool:
+        return True
+
+    def embed(self, texts: Sequence[str]) -> list[NDArray[np.floating]]:
+        return [np.eye(1, 8, len(text) % 8, dtype=np.float32) for text in texts]
+
+    def close(self) -> None:
+        pass
+
+
+async def test_the_configured_model_is_asked_through_its_upstream(
+    start: Start, upstream: FakeUpstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Through the front door, with a policy that summarises clusters."""
+    monkeypatch.setattr("proxy.embedders.backends.SentenceTransformerEmbedder", lambda _: ByLength())
+
+    async def handler(exchange: Exchange) -> None:
+        if exchange.json["model"] == "small-1":
+            text = (
+                f"Summary {sum(each.json['model'] == 'small-1' for each in upstream.exchanges)}: berths were settled."
+            )
+        else:
+            text = "An answer."
+        reply = {"choices": [{"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}]}
+        await exchange.answer(json.dumps(reply).encode(), 200, ("Content-Type", "application/json"))
+
+    upstream.handler = handler
+    client = await start(
+        "embeddings: {wait_ms: 10000}\n"
+        "defaults: {window: 3000, reserve_output: 0, keep_prefix: 0, breathing_turns: 0, policy: semantic_cluster, "
+        "summaries: {kind: llm, upstream: fake, model: small-1}, alternate_roles: free}"
+    )
+    response = await post(client, body(TALK * 2), authorization="Bearer the-clients-own")
+
+    asked = [each for each in upstream.exchanges if each.json["model"] == "small-1"]
+    (forwarded,) = (each for each in upstream.exchanges if each.json["model"] == "gpt-4o")
+    written = [m["content"] for m in forwarded.json["messages"] if "written by a model" in str(m["content"])]
+    assert response.status_code == 200
+    assert "x-trimtab-faults" not in response.headers
+    assert written
+    assert all("berths were settled." in text for text in written)
+    assert asked
+    assert all(each.header("authorization") is None for each in asked), "a client's key is not for others"
