@@ -26,6 +26,7 @@ from proxy.schema import Config
 CONFIG_VARIABLE = "TRIMTAB_CONFIG_FILE"  # how a worker process learns which file it serves
 METRICS_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"  # how prometheus-client learns where workers keep values
 KEEP_ALIVE_S = 75  # longer than load balancers keep idle connections, else they send requests into closing ones
+PATIENCE_S = 30  # a worker that says nothing for so long is replaced; a busy machine takes seconds to start one
 STARTUP_FAILED = 3  # uvicorn's own exit code for it
 
 
@@ -61,6 +62,7 @@ def run(path: Path | None, *, host: str | None, port: int | None, workers: int |
         date_header=False,
         ws="none",  # upgrades arrive as plain requests, and are answered with 501
         timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_worker_healthcheck=PATIENCE_S,
         timeout_graceful_shutdown=config.server.drain_s,  # type: ignore[arg-type]  # asyncio takes fractions
         lifespan="on",
     )
