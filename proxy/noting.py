@@ -87,8 +87,13 @@ class Noting:
 
         return written
 
-    def recall(self, ledger: Ledger, prompt: Prompt, scores: Mapping[int, float], most: int) -> Ledger:
-        """The ledger with one more recall note, within a prompt of `most` tokens; the same where there is none."""
+    def recall(
+        self, ledger: Ledger, prompt: Prompt, scores: Mapping[int, float], most: int, *, last: bool = False
+    ) -> Ledger:
+        """The ledger with one more recall note, within a prompt of `most` tokens; the same where there is none.
+
+        It is the `last` where nothing follows on this request.
+        """
         route = self.incoming.route
         with self.faults.guard("recall"):
             note = recalled(
@@ -96,7 +101,7 @@ class Noting:
                 self.messages,
                 self.reading.groups,
                 scores,
-                limit(prompt, self.share, most),
+                limit(prompt, self.share, most, last=last),
                 exclude_tools=route.recall_exclude_tools,
                 merge=self.merge,
                 library=self.library,

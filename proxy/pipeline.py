@@ -104,7 +104,7 @@ class Pipeline:
                         gathered = self._gatherer.wait(reading.chat.messages, dense=trimming.dense)
                     outcome.gathered = gathered.report
                     ledger = trimming.cut(ledger, prompt, why, gathered, now=self._now())
-                    ledger = trimming.recall(ledger, gathered, why)
+                    ledger = trimming.recall(ledger, gathered, why, last=True)
                     if ledger:
                         sent = trimming.prompt(ledger)
                         outcome.notes_made = sent.notes

@@ -49,10 +49,14 @@ def without_recall(ledger: Ledger) -> Ledger:
     return replace(ledger, notes=tuple(note for note in ledger.notes if note.kind is not Kind.RECALL))
 
 
-def limit(prompt: Prompt, share_tokens: int, most: int) -> int:
-    """Tokens for one more note: half of what is left of the share, within a prompt of `most` tokens."""
+def limit(prompt: Prompt, share_tokens: int, most: int, *, last: bool = False) -> int:
+    """Tokens for one more note: half of what is left of the share, within a prompt of `most` tokens.
+
+    All that is left, where it is the `last` note: nothing follows on a request that stands for itself.
+    """
     live = sum(placed.tokens for placed in prompt.notes if placed.note.kind is Kind.RECALL)
-    return min((share_tokens - live) // HALF, most - prompt.used)
+    left = share_tokens - live
+    return min(left if last else left // HALF, most - prompt.used)
 
 
 def recalled(

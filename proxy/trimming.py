@@ -21,7 +21,7 @@ from proxy.noting import Noting
 from proxy.outcome import Action, Outcome
 from proxy.preparation import Given, serves
 from proxy.prompt import Prompt, assemble, window
-from proxy.recalling import without_recall
+from proxy.recalling import wanted, without_recall
 from proxy.route import Mode, Route
 from proxy.splice import splice
 from proxy.tokens import Cache
@@ -144,7 +144,7 @@ class Trimming:
         with outcome.stages.stage("gather"):
             policy = self._incoming.trimmer
             target = budgets.target(route, why, budget, prompt.growth)
-            history = max(1, target - self.noting.share)
+            history = max(1, target - (self.noting.share if wanted(messages) else 0))
             seen = window(
                 prompt,
                 messages,
@@ -194,8 +194,11 @@ class Trimming:
             outcome.reason = f"on_overflow_{route.on_overflow.value}"
         return replace(decision.ledger, decision=outcome.audit_id, length=len(messages))
 
-    def recall(self, ledger: Ledger, gathered: Gathered, why: Trigger | None) -> Ledger:
-        """The ledger with what comes back for the prompt: after a cut, or for a new prompt below the next threshold."""
+    def recall(self, ledger: Ledger, gathered: Gathered, why: Trigger | None, *, last: bool = False) -> Ledger:
+        """The ledger with what comes back for the prompt: after a cut, or for a new prompt below the next threshold.
+
+        This note is the `last` where nothing follows on this request.
+        """
         if not self.noting.recalls(ledger):
             return ledger
         route, outcome, budget = self._incoming.route, self._outcome, self._reading.budget.tokens
@@ -203,7 +206,7 @@ class Trimming:
             prompt = self.prompt(ledger)
             threshold = int(route.thresholds.evict * budget) - 1
             most = threshold if why is None or outcome.target is None else outcome.target
-            after = self.noting.recall(ledger, prompt, self._scores(gathered), most)
+            after = self.noting.recall(ledger, prompt, self._scores(gathered), most, last=last)
         if after is ledger:
             return ledger
         return replace(after, decision=outcome.audit_id, length=len(self._reading.chat.messages))
