@@ -26,7 +26,7 @@ from proxy.evicted import Hooks, installed
 from proxy.exposition import FOLDER_VARIABLE, Exposition
 from proxy.gateway import Gateway
 from proxy.health import Health
-from proxy.learned import Learned
+from proxy.learned import Calibrations, Learned
 from proxy.metrics import Metrics
 from proxy.pipeline import Pipeline
 from proxy.preparation import Preparation
@@ -158,6 +158,7 @@ async def opened(
             summarizer=UpstreamSummarizer(upstreams),
             hooks=hooks,
             preparation=Preparation(background),
+            calibrations=Calibrations(),
             executor=executor,
         )
         router = configs.router(config)

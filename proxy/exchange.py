@@ -25,6 +25,7 @@ from proxy.streaming import Reader, Reading
 from proxy.upstream import Reply, Upstream
 
 ERROR_BYTES = 64 * 1024  # of an upstream's error, what is looked at before it is relayed
+SHORTFALL = 1000  # tokens; of a short prompt no shortfall says much
 ERROR_S = 2.0  # how long its first bytes are waited for
 _ERROR_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 TRUNCATED = 0.6  # an upstream that counted less than this share of what was sent took only a part of it
@@ -152,10 +153,15 @@ class Exchange:
         if status < 400 and reading.error is not None and (refusal := classify_event(reading.error)) is not None:
             outcome.refused = refusal.kind.value
             self._learn(refusal)
-        if reading.usage is None or not outcome.tokens_after:
+        sent = outcome.tokens_after if outcome.changed else outcome.tokens_before
+        if reading.usage is None or not sent:
             return False
         actual = reading.usage.prompt_tokens
-        if 0 < actual < TRUNCATED * outcome.tokens_after and outcome.tokens_after - actual > 1000:
+        if outcome.teach is not None:
+            cut = outcome.teach(actual)
+        else:
+            cut = 0 < actual < TRUNCATED * sent and sent - actual > SHORTFALL
+        if cut:
             self._parts.learned.note_truncated(self._key, actual)
             return True
         self._parts.learned.note_accepted(self._key, actual)

@@ -16,7 +16,7 @@ from proxy.errors import ClientError, ClientGone
 from proxy.exchange import Exchange, Parts
 from proxy.headers import Headers
 from proxy.intake import Incoming
-from proxy.learned import Key
+from proxy.learned import learned_key
 from proxy.matching import Found, Router, fingerprint
 from proxy.outcome import Action, Outcome
 from proxy.presence import Presence
@@ -115,7 +115,7 @@ class Gateway:
         asked = _asked(fields, found.route)
         upstream = self._upstreams[found.route.upstream]
         tenant = identity.tenant(fields, found.route.tenant_header)
-        key = Key(found.route.name, model or "", tenant.hex() or None)
+        key = learned_key(found.route.name, model, tenant)
         incoming = Incoming(
             route=found.route,
             body=raw if body is None else body,

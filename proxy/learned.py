@@ -26,6 +26,11 @@ class Key(NamedTuple):
     credential: str | None
 
 
+def learned_key(route: str, model: str | None, tenant: bytes) -> Key:
+    """The key of a request; a tenant that is empty is one of nobody's."""
+    return Key(route, model or "", tenant.hex() or None)
+
+
 class Learned:
     """Windows as upstreams enforced them, each for `ttl_s`, of at most `capacity` keys.
 

@@ -55,6 +55,8 @@ class Outcome:
 
     `utilization_before` is an upper bound where the request was not counted (`counted` False). Token figures are
     None there. `prompt`, `window`, `fates` are given where a cut was decided. `turn` is in flight until it is ended.
+    `cache_marker_evicted`: a message with a client's cache marker goes with this decision.
+    `teach` learns from the prompt tokens that the upstream counted, and says whether it cut the prompt.
     `retried` is the audit id of the outcome that this one replaces, `refused` what the upstream found too long.
     `gathered` says what vectors there were and what was done without, `weights` what the policy decided with.
     `notes_made` and `notes_gone` are the notes that came and the recall notes that went. `after` is what is to be done
@@ -93,7 +95,9 @@ class Outcome:
     prepared: str = "none"
     ledger: str = "none"
     cache_prefix_tokens: int | None = None
+    cache_marker_evicted: bool = False
     turn: Turn | None = None
+    teach: Callable[[int], bool] | None = None
     retried: str | None = None
     refused: str | None = None
     notes_made: tuple[Placed, ...] = ()
@@ -153,6 +157,7 @@ class Outcome:
             "ledger": self.ledger,
             "replayed": {"slots": self.replayed, "audit_id": self.replayed_from} if self.replayed else None,
             "cache_prefix_tokens": self.cache_prefix_tokens,
+            "cache_marker_evicted": self.cache_marker_evicted,
             "overhead_ms": self.stages.report(),
             "gathered": dict(self.gathered) if self.gathered is not None else None,
             "weights": dict(self.weights) if self.weights is not None else None,

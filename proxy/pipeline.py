@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from proxy.afterwards import afterwards
 from proxy.ahead import Planner, plannable
+from proxy.calibrating import Calibrating
 from proxy.conversations import Conversations
 from proxy.embeddings import Embeddings
 from proxy.errors import ClientError
@@ -20,6 +21,7 @@ from proxy.guard import Faults
 from proxy.identity import Chain
 from proxy.intake import Incoming, Read, Reading, Unread, Windows, read
 from proxy.known import Known, Status, hold
+from proxy.learned import Calibrations, learned_key
 from proxy.ledger import Ledger
 from proxy.library import Library
 from proxy.memo import Memo
@@ -59,6 +61,7 @@ class Pipeline:
         summarizer: Summarizer | None = None,
         hooks: Hooks | None = None,
         preparation: Preparation | None = None,
+        calibrations: Calibrations | None = None,
         executor: Executor | None = None,
         clock: Callable[[], float] = time.perf_counter,
         now: Callable[[], float] = time.time,
@@ -74,6 +77,7 @@ class Pipeline:
         self._summarizer = summarizer
         self._hooks = hooks
         self._preparation = preparation
+        self._calibrating = Calibrating(calibrations, self._counts) if calibrations is not None else None
 
     def untouched(self, incoming: Incoming) -> Outcome:
         """The outcome of a request that nothing is decided about."""
@@ -195,6 +199,10 @@ class Pipeline:
             session=incoming.session,
             variant=incoming.variant,
         )
+        key = learned_key(incoming.route.name, outcome.model, incoming.tenant)
+        if self._calibrating is not None:
+            with faults.guard("calibration"):
+                reading = self._calibrating.reading(reading, key, chain)
         trimming = Trimming(incoming, reading, self._counts, outcome, faults, self._gatherer, conversations.keys)
         if self._preparation is not None:
             self._preparation.begin(chain)
@@ -242,7 +250,8 @@ class Pipeline:
         outcome.turn = turn
         outcome.conversation = turn.known.conversation or None
         outcome.ledger = _status(known, turn.known)
-        lost = new is not None and turn.known.ledger.decision != new.decision
+        stood = known.ledger if new is None else new
+        lost = move == "free" and turn.known.ledger.decision != stood.decision
         if lost:
             ledger = self._lost(turn.known, trimming, outcome)
         sent = trimming.prompt(ledger) if ledger else prompt
@@ -255,6 +264,9 @@ class Pipeline:
         if known.entry is not None:
             then = trimming.prompt(known.ledger)
             outcome.cache_prefix_tokens = shared_tokens(then, known.index + 1, sent)
+        if self._calibrating is not None and outcome.changed == bool(ledger):
+            with faults.guard("calibration"):
+                outcome.teach = self._calibrating.teach(reading, key, chain, sent)
         if move not in ("held", "alone"):
             gatherer = self._gatherer if trimming.dense else None
             outcome.after = afterwards(reading.chat, outcome, ledger.drops - before.drops, gatherer, self._hooks)

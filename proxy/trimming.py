@@ -20,7 +20,7 @@ from proxy.notes import Keys, Note
 from proxy.noting import Noting
 from proxy.outcome import Action, Outcome
 from proxy.preparation import Given, serves
-from proxy.prompt import Prompt, assemble, window
+from proxy.prompt import Prompt, assemble, marked, window
 from proxy.recalling import wanted, without_recall
 from proxy.route import Mode, Route
 from proxy.splice import splice
@@ -187,7 +187,9 @@ class Trimming:
             )
         outcome.prompt, outcome.window, outcome.target, outcome.trigger = prompt, seen, target, why
         outcome.policy, outcome.fates = decision.policy, decision.fates
-        outcome.slots_evicted = sum(1 for fate in decision.fates.values() if fate.action in ("evict", "summarize"))
+        gone = {id_ for id_, fate in decision.fates.items() if fate.action in ("evict", "summarize")}
+        outcome.slots_evicted = len(gone)
+        outcome.cache_marker_evicted = not gone.isdisjoint(marked(prompt))
         if decision.unfit:
             outcome.action = Action.UNFIT
         if decision.overflowed:
