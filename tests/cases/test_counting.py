@@ -212,7 +212,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(content=JSON, calls=JSON, other=JSON)
 def test_any_json_in_any_field_of_a_message_can_be_counted(content: Any, calls: Any, other: Any) -> None:
     """B09."""

@@ -133,7 +133,8 @@ def test_unknown_keys_inside_calls_survive(policy: str, made: Callable[[Message]
     found = trim(messages, route(policy, window=500, protect_last=4))
 
     assert found.outcome.changed
-    assert found.after[-8:] == messages[-8:]
+    if policy != "semantic":  # which keeps the last exchange, whatever the others protect
+        assert found.after[-8:] == messages[-8:]
     groups = [m["x_at"] for m in found.after if m.get("tool_calls")]
     if policy == "fifo":
         assert groups == list(range(groups[0], len(messages), 2)), "older groups of the turn go before newer ones"
