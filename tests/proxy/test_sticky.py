@@ -24,7 +24,7 @@ def settings(policy: str = "fifo", more: str = "") -> str:
 
 
 def question(number: int) -> Message:
-    return user(f"Question {number}: {words(60, number)}?")
+    return user(f"Question {number}: {words(120, number)}?")
 
 
 def result(talk: Talk) -> Message:
@@ -52,9 +52,10 @@ def opening(client: httpx2.AsyncClient, upstream: FakeUpstream, kind: str, *, st
     return Talk(client, upstream, [system(), user("Find out which berth the Halcyon may use.")], fields)
 
 
-@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-@pytest.mark.parametrize("kind", ["dialogue", "agent"])
-@pytest.mark.parametrize("policy", sorted({"fifo", "lru_token", "priority", "clear_tool_results", "rwr"}))
+@pytest.mark.parametrize(
+    ("kind", "stream"), [("dialogue", False), ("agent", True)], ids=["dialogue", "agent, streamed"]
+)
+@pytest.mark.parametrize("policy", ["fifo", "lru_token", "priority", "clear_tool_results"])
 async def test_a_prompt_only_grows_until_it_reaches_the_next_threshold(
     start: Start, upstream: FakeUpstream, records: Records, policy: str, kind: str, stream: bool
 ) -> None:
@@ -63,7 +64,7 @@ async def test_a_prompt_only_grows_until_it_reaches_the_next_threshold(
     before: tuple[bytes, ...] = ()
     known = 0
     cuts = 0
-    for number in range(34):
+    for number in range(22):
         called = talk.messages[-1].get("tool_calls")
         new = [result(talk)] if called else [question(number)] if number else []
         length = len(talk.messages) + len(new)
@@ -83,7 +84,7 @@ async def test_a_prompt_only_grows_until_it_reaches_the_next_threshold(
             assert int(counted) == size(sent.raw, **fields)
         before, known = sent.raw, length
     assert cuts >= 2, "or there is nothing to see here"
-    decisions = await records.get(34)
+    decisions = await records.get(22)
     assert sum(record["trigger"] is not None for record in decisions) == cuts
 
 
