@@ -30,7 +30,7 @@ from proxy.stores.opening import open_store
 
 LENGTHS = (10, 100, 1_000, 5_000)
 TOKENS = 48  # about what a message here costs
-BOUND_MB = 600
+BOUND_MB = 400
 """The memory that a worker stays under with any number of conversations at its default bounds, in MB (10**6 bytes)."""
 
 _WORDS = ("tide", "berth", "crane", "pilot", "cargo", "buoy", "anchor", "ledger", "quay", "signal", "tug", "chart")
