@@ -36,6 +36,7 @@ from proxy.embedders.sentence import SentenceTransformerEmbedder
 
 DIMENSIONS, TOPICS = 384, 12
 STATES = ("warm", "clustered", "cold")
+_STOPS = ("the", "and", "of", "to", "that", "is", "in", "it", "for", "you", "was", "on", "with", "as", "have", "we")
 _SYLLABLES = ("ba", "den", "fo", "gri", "hal", "ju", "kem", "lo", "mir", "nu", "pas", "quo", "rel", "sti", "tor", "vex")
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
@@ -65,14 +66,17 @@ class Times:
 
 
 def talk(slots: int, seed: int) -> Talk:
-    """A conversation of that many slots, about 65 tokens each, every eighth a tool group."""
+    """A conversation of that many slots, about 65 tokens each and half of it stop words; every eighth a tool group."""
     rng = random.Random(seed)
     numbers = np.random.default_rng(seed)
     words = ["".join(rng.choices(_SYLLABLES, k=rng.randint(2, 4))) for _ in range(4000)]
     often = [1 / (rank + 200) for rank in range(len(words))]  # as in speech without its stop words
     said = [Slot(id="m0", role="system", text="Be brief.", tokens=10, turn=0, pinned=True)]
     for i in range(1, slots - 1):
-        text = " ".join([*rng.choices(words, often, k=rng.randint(20, 60)), f"order {rng.randint(1000, 9999)}"])
+        length = rng.randint(12, 36)
+        spoken = [*rng.choices(words, often, k=length), *rng.choices(_STOPS, k=length)]
+        rng.shuffle(spoken)
+        text = f"{' '.join(spoken)}. Order {rng.randint(1000, 9999)}."
         tool = i % 8 == 0
         said.append(
             Slot(
