@@ -19,6 +19,11 @@ FEATURES = 512  # of the hashed word vectors that stand in for slots without one
 Matrix = NDArray[np.float32]
 
 
+def load() -> None:
+    """Import what clustering needs: most of a second, at the start of a worker rather than in a request."""
+    _kmeans(_hashed(["one", "two", "three"]), 2)
+
+
 def wanted(slots: Sequence[Slot], target: int, at_most: int) -> int:
     """How many clusters: target ÷ mean tokens of a slot, rounded up; at least 1, at most `at_most` and one a slot."""
     tokens = sum(slot.tokens for slot in slots)

@@ -1,3 +1,7 @@
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -8,6 +12,7 @@ from policies.clusters import QUICK, clustered, wanted
 from policies.types import Slot
 from tests.policies.sample_windows import slot
 
+ROOT = Path(__file__).parents[2]
 TOPICS = {
     "parcel": ["Where is my parcel 4711?", "The parcel 4711 left the depot.", "Has the parcel arrived at the depot?"],
     "invoice": ["Please send the invoice.", "The invoice was sent by mail.", "I need that invoice by mail again."],
@@ -69,6 +74,17 @@ def test_in_a_hurry_many_slots_without_vectors_are_cut_into_stretches() -> None:
     found = list(clustered(slots, 4, {}, quick=True).values())
     assert found == sorted(found)
     assert [round(found.count(i), -1) for i in range(4)] == [50] * 4
+
+
+def test_libraries_are_imported_when_asked_for_and_not_with_the_module() -> None:
+    script = (
+        "import sys; from policies.clusters import load; assert 'sklearn' not in sys.modules; load();"
+        "loaded = set(sys.modules); from policies.clusters import clustered; from policies.types import Slot;"
+        "said = [Slot(id=t, role='user', text=t, tokens=1, turn=0) for t in ('here', 'there', 'gone')];"
+        "clustered(said, 2, {}); assert set(sys.modules) == loaded, set(sys.modules) - loaded"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 SIZES: list[tuple[str, int, int, int, int]] = [
