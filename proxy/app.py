@@ -21,6 +21,7 @@ from proxy import exchange, tokens
 from proxy.audit import Audit, Sinks
 from proxy.background import Background
 from proxy.conversations import Conversations
+from proxy.audit_store import AuditStore
 from proxy.errors import ConfigError
 from proxy.evicted import Hooks, installed
 from proxy.exposition import FOLDER_VARIABLE, Exposition
@@ -126,7 +127,15 @@ async def opened(
         stack.callback(executor.shutdown, wait=False, cancel_futures=True)
         loop = asyncio.get_running_loop()
         await asyncio.gather(*(loop.run_in_executor(executor, _warm, model) for model in WARM))
-        audit = Audit(Sinks(paths=config.audit.path, max_bytes=config.audit.max_bytes, backups=config.audit.backups))
+        everything = config.audit.slots == "all"
+        sinks = Sinks(
+            paths=config.audit.path,
+            max_bytes=config.audit.max_bytes,
+            backups=config.audit.backups,
+            everything=everything,
+        )
+        kept = None if config.audit.store is None else _audit_store(config)
+        audit = Audit(sinks, kept)
         audit.start()
         stack.callback(audit.close)
         upstreams = {}
@@ -169,7 +178,7 @@ async def opened(
             learned=Learned(),
             audit=audit,
             metrics=metrics,
-            recording=exchange.Recording(everything=config.audit.slots == "all", content=config.audit.content),
+            recording=exchange.Recording(everything=everything or kept is not None, content=config.audit.content),
         )
         gateway = Gateway(router, upstreams, windows, exchanging, max_body_bytes=config.server.max_body_bytes)
         yield Parts(gateway, vitals)
@@ -213,6 +222,10 @@ async def _conversations(
         ttl_s=config.state_ttl_s,
         seal=Sealer(secrets.seal),
         turns=Turns(store, ttl_s=mark_ttl_s),
+def _audit_store(config: Config) -> AuditStore:
+    return AuditStore(configs.audit_file(config), rows=config.audit.keep_rows, days=config.audit.keep_days)
+
+
     )
 
 

@@ -9,12 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from queue import Empty, Full, Queue
-from typing import TextIO
+from typing import Any, Protocol, TextIO
 
 import msgspec
 import structlog
 
 from proxy.audit_sinks import FileSink, StreamSink
+from proxy.guard import Faults
 
 QUEUE = 10_000  # records that wait for a slow sink; more are dropped and counted
 
@@ -23,11 +24,31 @@ _encode = msgspec.json.Encoder().encode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sinks:
-    """Where records go: "-" is stdout, anything else a file that is rotated at `max_bytes`, `backups` times."""
+    """Where records go: "-" is stdout, anything else a file that is rotated at `max_bytes`, `backups` times.
+
+    Lines hold the slots of a record that a decision changed, or `everything`.
+    """
 
     paths: tuple[str, ...] = ("-",)
     max_bytes: int = 100 * 1024 * 1024
     backups: int = 5
+    everything: bool = True
+
+
+class Keeper(Protocol):
+    """What keeps whole records to be asked for, such as `AuditStore`; used by one thread at a time."""
+
+    def open(self) -> None:
+        """Be ready for records. Raises OSError."""
+
+    def put(self, record: Mapping[str, object]) -> None:
+        """Take a record. What it raises is counted."""
+
+    def flush(self) -> None:
+        """Nothing waits behind what was put: let it be read. What it raises is counted."""
+
+    def close(self) -> None:
+        """No more records come."""
 
 
 @dataclass(slots=True)
@@ -44,6 +65,7 @@ class Audit:
     """Takes records without ever blocking or raising; `close` writes what still waits."""
 
     sinks: Sinks
+    keeper: Keeper | None = None
     stdout: TextIO = field(default_factory=lambda: sys.stdout)
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     counts: Counts = field(default_factory=Counts)
@@ -52,11 +74,13 @@ class Audit:
     _thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Open the files and start writing.
+        """Open the files and the keeper, and start writing.
 
         Raises:
-            OSError: a file cannot be opened.
+            OSError: one of them cannot be opened.
         """
+        if self.keeper is not None:
+            self.keeper.open()
         writers = [self._writer(path) for path in self.sinks.paths]
         self._thread = threading.Thread(target=self._write, args=(writers,), name="audit", daemon=True)
         self._thread.start()
@@ -89,14 +113,34 @@ class Audit:
                 if self._closing.is_set():
                     break
                 continue
+            line = record if self.sinks.everything else _changes(record)
             for logger in loggers:
                 try:
-                    logger.line(**record)
+                    logger.line(**line)
                     self.counts.written += 1
                 except (OSError, ValueError):  # disk full, pipe closed: the next record may get through
                     self.counts.failed += 1
+            if self.keeper is not None:
+                self._keep(self.keeper, record)
         for writer in writers:
             writer.close()
+        if self.keeper is not None:
+            self.keeper.close()
+
+    def _keep(self, keeper: Keeper, record: Mapping[str, object]) -> None:
+        faults = Faults()
+        with faults.guard("audit store"):
+            keeper.put(record)
+            if self._queue.empty():
+                keeper.flush()
+        if faults.names:
+            self.counts.failed += 1
+
+
+def _changes(record: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The record without the slots that were kept."""
+    slots = record.get("slots") or ()
+    return {**record, "slots": [slot for slot in slots if slot["action"] != "keep"]} if slots else record
 
 
 class _Line(structlog.BoundLoggerBase):

@@ -1,4 +1,4 @@
-"""The command line: serve, trim, count, check, state."""
+"""The command line: serve, trim, count, check, audit, report, state."""
 
 import asyncio
 import os
@@ -12,9 +12,9 @@ import typer
 
 from policies import registry
 from policies.errors import PolicyError
+from proxy import audit_cli, wire
 from proxy import check as checking
 from proxy import config as configs
-from proxy import wire
 from proxy.errors import ClientError, ConfigError
 from proxy.matching import Router
 from proxy.offline import NotChatError, count_body, trim_body
@@ -31,6 +31,8 @@ app = typer.Typer(
 )
 state = typer.Typer(help="What is remembered between requests.", no_args_is_help=True)
 app.add_typer(state, name="state")
+app.add_typer(audit_cli.audit, name="audit")
+app.command()(audit_cli.report)
 
 File = Annotated[str, typer.Argument(metavar="[FILE]", help="A file, or - for standard input.")]
 ConfigFile = Annotated[Path | None, typer.Option("--config", help="The configuration; without it, the defaults.")]

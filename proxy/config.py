@@ -17,6 +17,7 @@ from proxy.schema import Config, RouteSettings
 from proxy.vectors import Source
 
 OPENAI = "https://api.openai.com/v1"
+from proxy.stores import urls
 _OPENAI_HOST = "api.openai.com"
 
 
@@ -76,6 +77,12 @@ def vectors(config: Config) -> Source:
 def router(config: Config) -> Router:
     """The routes with their conditions, ready to be asked."""
     return Router(tuple(zip(map(_matcher, config.routes), routes(config), strict=True)))
+def audit_file(config: Config) -> Path | None:
+    """The file in which audit records are kept; None where they are in memory, or not kept."""
+    place = None if config.audit.store is None else urls.parse(config.audit.store)
+    return Path(place.target) if place is not None and place.backend is urls.Backend.SQLITE else None
+
+
 
 
 def unset_variables(config: Config, environ: Mapping[str, str]) -> tuple[str, ...]:

@@ -95,6 +95,7 @@ class Outcome:
     prepared: str = "none"
     ledger: str = "none"
     cache_prefix_tokens: int | None = None
+    cache_lost_tokens: int | None = None
     cache_marker_evicted: bool = False
     turn: Turn | None = None
     teach: Callable[[int], bool] | None = None
@@ -157,6 +158,7 @@ class Outcome:
             "ledger": self.ledger,
             "replayed": {"slots": self.replayed, "audit_id": self.replayed_from} if self.replayed else None,
             "cache_prefix_tokens": self.cache_prefix_tokens,
+            "cache_lost_tokens": self.cache_lost_tokens,
             "cache_marker_evicted": self.cache_marker_evicted,
             "overhead_ms": self.stages.report(),
             "gathered": dict(self.gathered) if self.gathered is not None else None,

@@ -264,6 +264,8 @@ class Pipeline:
         if known.entry is not None:
             then = trimming.prompt(known.ledger)
             outcome.cache_prefix_tokens = shared_tokens(then, known.index + 1, sent)
+            whole = shared_tokens(then, known.index + 1, then)
+            outcome.cache_lost_tokens = max(0, whole - outcome.cache_prefix_tokens)
         if self._calibrating is not None and outcome.changed == bool(ledger):
             with faults.guard("calibration"):
                 outcome.teach = self._calibrating.teach(reading, key, chain, sent)

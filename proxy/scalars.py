@@ -54,6 +54,17 @@ def _state(value: str) -> str:
     return value
 
 
+def _audit_place(value: str) -> str:
+    wanted = "must be memory://, sqlite:///relative/file.db or sqlite:////absolute/file.db"
+    try:
+        address = urls.parse(value)
+    except ConfigError:
+        raise ValueError(f"{wanted}, got {shown(urls.masked(value))}") from None
+    if address.backend not in (urls.Backend.MEMORY, urls.Backend.SQLITE):
+        raise ValueError(f"{wanted}, got {shown(address.name)}")
+    return value
+
+
 def _regex(value: str) -> str:
     try:
         re.compile(value)
@@ -118,6 +129,7 @@ HeaderName = Annotated[str, AfterValidator(_header)]
 Variable = Annotated[str, AfterValidator(_variable)]
 BaseUrl = Annotated[str, AfterValidator(_base_url)]
 State = Annotated[str, AfterValidator(_state)]
+AuditPlace = Annotated[str, AfterValidator(_audit_place)]
 Regex = Annotated[str, AfterValidator(_regex)]
 PathPrefix = Annotated[str, AfterValidator(_path)]
 Text = Annotated[str, Field(min_length=1)]

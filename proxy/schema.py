@@ -21,6 +21,7 @@ from pydantic import (
 from policies import registry
 from policies.errors import PolicyError
 from proxy.problems import MisplacedError, SeveralProblemsError
+    AuditPlace,
 from proxy.route import Mode, OnOverflow, SummaryKind
 from proxy.scalars import (
     BaseUrl,
@@ -53,6 +54,9 @@ class Section(BaseModel):
 
 class Server(Section):
     """Where the proxy listens; `drain_s` is how long open streams may go on after a stop was asked for."""
+    store: AuditPlace | None = "memory://"
+    keep_rows: Count = 20_000
+    keep_days: Annotated[float, Field(ge=0)] = 7.0
 
     host: Text = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535)] = 8080
@@ -62,7 +66,7 @@ class Server(Section):
 
 
 class Audit(Section):
-    """Where audit records go ("-" is stdout), what they hold, and when a file is rotated."""
+    """Where audit records go ("-" is stdout), what they hold, when files are rotated, and which can be asked for."""
 
     path: Texts = ("-",)
     content: bool = False

@@ -20,6 +20,7 @@ from uvicorn.supervisors import Multiprocess
 
 from proxy import config as configs
 from proxy.errors import ConfigError
+from proxy.audit_store import AuditStore
 from proxy.scalars import unshared
 from proxy.schema import Config
 
@@ -42,6 +43,9 @@ def run(path: Path | None, *, host: str | None, port: int | None, workers: int |
     problems = ([] if problem is None else [f"state: {problem}"]) + [*configs.unset_variables(config, os.environ)]
     problems += _unwritable(config.audit.path)
     if problems:
+    problems += _unkept(configs.audit_file(config))
+    if config.server.admin_port is not None and config.server.admin_port == port:
+        problems.append(f"--port: must be another than server.admin_port, got {port}")
         raise ConfigError(*problems)
     if path is not None:
         os.environ[CONFIG_VARIABLE] = str(path)
@@ -148,6 +152,19 @@ def _log_to_stderr() -> None:
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+def _unkept(file: Path | None) -> Iterator[str]:
+    """Problems: an audit store that cannot be opened."""
+    if file is None:
+        return
+    store = AuditStore(file)
+    try:
+        store.open()
+    except OSError as error:
+        yield f"audit.store: cannot be written, {error.strerror}: {str(file)!r}"
+    finally:
+        store.close()
+
+
             if sys.stderr.isatty()
             else structlog.processors.JSONRenderer(),
         ],
