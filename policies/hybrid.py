@@ -32,8 +32,8 @@ class Hybrid:
     name: ClassVar[str] = "hybrid"
 
     slow_from: Annotated[float, Field(ge=0, le=1, description="overflow, as a share of the budget")] = 0.20
-    newest: Annotated[float, Field(ge=0, le=1, description="share of the room for the newest of each cluster")] = 0.05
-    summaries: Annotated[float, Field(ge=0, le=1, description="share of the room kept free for summaries")] = 0.05
+    newest: Annotated[float, Field(ge=0, le=1, description="share of the room for the newest of each cluster")] = 0.02
+    summaries: Annotated[float, Field(ge=0, le=1, description="share of the room kept free for summaries")] = 0.02
     max_clusters: Annotated[int, Field(ge=1, description="the most clusters that are made for a request")] = 64
 
     @property
@@ -57,14 +57,17 @@ class Hybrid:
     ) -> Plan:
         reserve = affordable(int(self.summaries * free.tokens), context.summary_tokens)
         tokens = free.tokens - reserve
-        k = self._clusters(free.candidates, tokens)
-        clusters = clustered(free.candidates, k, context.vectors, quick=True) if self.newest or reserve else {}
+        share = int(self.newest * tokens)
+        clusters: Mapping[str, int] = {}
+        if reserve or share >= min(slot.tokens for slot in free.candidates):  # else nothing would come of them
+            k = self._clusters(free.candidates, tokens)
+            clusters = clustered(free.candidates, k, context.vectors, quick=True)
         groups = list(units(window, free.candidates))
         value = {slot.id: _value(unit, worth, free.tokens) for unit in groups for slot in unit}
         ranked = sorted(groups, key=lambda unit: (-value[unit[0].id], -unit[-1].turn))
         latest = frozenset({clusters[slot.id]: slot.id for slot in free.candidates if clusters}.values())
         newest = [unit for unit in ranked if any(slot.id in latest for slot in unit)]
-        kept = select(newest, int(self.newest * tokens))
+        kept = select(newest, share)
         taken = sum(slot.tokens for slot in free.candidates if slot.id in kept)
         kept |= select((unit for unit in ranked if unit[0].id not in kept), tokens - taken)
         again = Priority().scores(window, context, (slot for slot in free.candidates if slot.id in kept))

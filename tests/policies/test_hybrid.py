@@ -110,5 +110,5 @@ def test_it_asks_for_summaries_only_where_there_is_room_for_them() -> None:
 def test_the_reason_tells_relevance_size_and_cluster() -> None:
     before = window(slot("m0"), slot("m1"), slot("m2", pinned=True))
     context = Context(query="it", overflow=0.5, similarity={"m0": 0.25, "m1": 0.5}, vectors=vectors(0, 0))
-    plan = Hybrid().plan(before, 20, context)
+    plan = Hybrid(newest=1).plan(before, 20, context)
     assert [action.reason for action in plan.actions] == ["relevance 0.250 for 10 tokens, cluster 0"]
