@@ -276,5 +276,5 @@ def test_the_clients_own_orphan_is_the_first_to_go_and_is_audited(policy: str, o
     rows = found.record["slots"]
     assert rows[[row["messages"] for row in rows].index([11])]["client_orphan"] is True
     assert 11 in found.evicted()
-    if policy not in ("clear_tool_results", "semantic"):  # which clear other results first, and keep only a few
+    if policy not in ("clear_tool_results", "semantic", "semantic_cluster"):  # which are not made to take little
         assert found.outcome.slots_evicted <= 3, "it went first, and little more was needed"

@@ -35,6 +35,7 @@ defaults:
 """
 
 
+@pytest.mark.xfail(strict=True, reason="not built yet: summaries of kind llm")
 @pytest.mark.parametrize("way", ["refuses", "stalls", "garbage", "resets"])
 async def test_a_summariser_that_fails_costs_no_request(start: Start, upstream: FakeUpstream, way: str) -> None:
     """E04: the request goes on its way, and no call is larger than the summariser's window."""

@@ -46,6 +46,14 @@ class Trimmed:
         touched = {i for i in self._touched("shrink") if self.before[i]["role"] != "assistant"}
         return {i for i in touched if client.raw(i) not in self.raw}
 
+    def hosts(self) -> set[int]:
+        """Indexes of user messages that begin with a note now."""
+        if not self._touched("recall", "summarize"):
+            return set()
+        client, changed = wire.parse(self.content), self.evicted() | self.shortened()
+        users = (i for i, message in enumerate(self.before) if message["role"] == "user" and i not in changed)
+        return {i for i in users if client.raw(i) not in self.raw}
+
     def _touched(self, *actions: str) -> set[int]:
         return {i for row in self.record["slots"] if row["action"] in actions for i in row["messages"]}
 
@@ -76,12 +84,14 @@ def promises(found: Trimmed) -> None:
     if not outcome.changed:
         assert outcome.body is found.content, "what was not trimmed leaves as it came"
         return
-    assert worsened(found.before, found.after, rewritten=frozenset(found.shortened())) == []
-    client = wire.parse(found.content)
+    client, ours = wire.parse(found.content), wire.parse(outcome.body)
+    hosts = found.hosts()
+    assert worsened(found.before, found.after, rewritten=frozenset(found.shortened() | hosts)) == []
+    for host in hosts:
+        assert any(client.messages[host].text in message.text for message in ours.messages), "its own words are whole"
     own = [client.raw(index) for index in range(len(client.messages))]
-    kept = [raw for i, raw in enumerate(own) if i not in found.evicted() | found.shortened()]
+    kept = [raw for i, raw in enumerate(own) if i not in found.evicted() | found.shortened() | hosts]
     assert [raw for raw in found.raw if raw in own] == kept, "kept messages are the client's own bytes, in order"
-    ours = wire.parse(outcome.body)
     assert {name: ours.field(name) for name in ours.fields if name != "messages"} == {
         name: client.field(name) for name in client.fields if name != "messages"
     }
@@ -94,5 +104,5 @@ def promises(found: Trimmed) -> None:
         assert alternates(ours.messages)
     if begins_with_user(client.messages):
         assert begins_with_user(ours.messages)
-    if client.messages[-1].role in ("user", "assistant"):
+    if client.messages[-1].role in ("user", "assistant") and len(own) - 1 not in hosts:
         assert ours.messages[-1].digest == client.messages[-1].digest, "the last message stays last"
