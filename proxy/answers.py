@@ -28,6 +28,8 @@ def error_response(
 def failure(error: ClientError | UpstreamError, extra: Headers = ()) -> Response:
     """The answer to a request that an error ended: the client's own status, 504 for a slow upstream, else 502."""
     if isinstance(error, ClientError):
+        if error.status == 408:  # what is still to come of the request is waited for no longer
+            extra = [*extra, (b"connection", b"close")]
         return error_response(error.status, error.code, error.message, error.param, extra=extra)
     return error_response(_STATUS.get(error.code, 502), error.code, error.message, extra=extra)
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import structlog
 from starlette.applications import Starlette
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route as Path
@@ -18,10 +19,12 @@ from starlette.types import Receive, Scope, Send
 from policies import registry
 from proxy import config as configs
 from proxy import exchange, tokens
+from proxy.admission import Admission
 from proxy.audit import Audit, Sinks
+from proxy.audit_store import AuditStore
 from proxy.background import Background
 from proxy.conversations import Conversations
-from proxy.audit_store import AuditStore
+from proxy.door import Door
 from proxy.errors import ConfigError
 from proxy.evicted import Hooks, installed
 from proxy.exposition import FOLDER_VARIABLE, Exposition
@@ -29,6 +32,7 @@ from proxy.gateway import Gateway
 from proxy.health import Health
 from proxy.learned import Calibrations, Learned
 from proxy.metrics import Metrics
+from proxy.patience import Patience
 from proxy.pipeline import Pipeline
 from proxy.preparation import Preparation
 from proxy.schema import Config
@@ -60,11 +64,19 @@ class _Endpoint:
     gateway: Gateway
     vitals: Vitals
 
-    def __init__(self, traffic: Traffic) -> None:
+    def __init__(self, traffic: Traffic, admission: Admission, read_timeout_s: float) -> None:
         self._traffic = traffic
+        self._admission = admission
+        self._read_timeout_s = read_timeout_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._traffic.serve(self.gateway, scope, receive, send)
+        await self._traffic.serve(self._in_turn, scope, receive, send)
+
+    async def _in_turn(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._admission.serve(self._answer, scope, receive, send)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self.gateway(scope, Patience(receive, self._read_timeout_s), send)
 
 
 def create_app(config: Config, environ: Mapping[str, str], *, mark_ttl_s: float = MARK_TTL_S) -> Starlette:
@@ -78,10 +90,20 @@ def create_app(config: Config, environ: Mapping[str, str], *, mark_ttl_s: float 
     problems = configs.unset_variables(config, environ)
     if problems:
         raise ConfigError(*problems)
+    keyring, server = configs.keyring(config, environ), config.server
     metrics = Metrics(routes=[route.name for route in config.routes], policies=registry.names())
     exposition = Exposition(metrics.registry, environ.get(FOLDER_VARIABLE))
     traffic, health = Traffic(metrics), Health()
-    endpoint = _Endpoint(traffic)
+    waiting = metrics.gauge("trimtab_requests_waiting", "Requests that wait for their turn.", mode="livesum")
+    refused = metrics.counter("trimtab_requests_turned_away", "Requests that were too many, answered with 503.")
+    admission = Admission(
+        server.max_requests,
+        waiting=server.max_waiting,
+        wait_s=server.queue_timeout_s,
+        on_wait=waiting.set,
+        on_refusal=refused.inc,
+    )
+    endpoint = _Endpoint(traffic, admission, server.read_timeout_s)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -104,6 +126,11 @@ def create_app(config: Config, environ: Mapping[str, str], *, mark_ttl_s: float 
             Path("/metrics", measured),
             Path("/{path:path}", endpoint, methods=None),
             WebSocketRoute("/{path:path}", endpoint),
+        ],
+        middleware=[
+            Middleware(
+                Door, keyring=keyring, admin_port=server.admin_port, on_refusal=lambda code: metrics.refused("", code)
+            )
         ],
         lifespan=lifespan,
     )
@@ -195,6 +222,10 @@ async def _stop(task: asyncio.Task[None]) -> None:
     await asyncio.wait({task})
 
 
+def _audit_store(config: Config) -> AuditStore:
+    return AuditStore(configs.audit_file(config), rows=config.audit.keep_rows, days=config.audit.keep_days)
+
+
 def _warm(model: str) -> None:
     tokens.counter(model).content("warm")
 
@@ -222,10 +253,6 @@ async def _conversations(
         ttl_s=config.state_ttl_s,
         seal=Sealer(secrets.seal),
         turns=Turns(store, ttl_s=mark_ttl_s),
-def _audit_store(config: Config) -> AuditStore:
-    return AuditStore(configs.audit_file(config), rows=config.audit.keep_rows, days=config.audit.keep_days)
-
-
     )
 
 

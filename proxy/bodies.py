@@ -96,7 +96,7 @@ class Upload:
 
     While it is open it listens to the client by itself; `receive` is the ASGI callable for everybody else, and
     says only that the client has gone. An upstream that takes nothing for `idle_s` seconds makes it `stalled`,
-    which ends the request in the same way.
+    which ends the request in the same way; so does a client that is too slow, `refused` then.
     """
 
     def __init__(self, receive: Receive, *, idle_s: float | None = None, ahead: int = 4) -> None:
@@ -106,6 +106,7 @@ class Upload:
         self._over = asyncio.Event()
         self._taken = False
         self.stalled = False
+        self.refused: ClientError | None = None
 
     async def __aenter__(self) -> Self:
         self._pump = asyncio.create_task(self._listen())
@@ -137,6 +138,8 @@ class Upload:
                     await self._hand_on(None)
         except TimeoutError:
             self.stalled = True
+        except ClientError as error:
+            self.refused = error
         self._over.set()
 
     async def _hand_on(self, part: bytes | None) -> None:

@@ -12,12 +12,15 @@ from policies import registry
 from proxy import problems, route, yaml_paths
 from proxy.economics import Economy
 from proxy.errors import ConfigError
+from proxy.keys import Keyring
+from proxy.keys import Source as KeySource
+from proxy.keys import opened as opened_keys
 from proxy.matching import Matcher, Router, glob
 from proxy.schema import Config, RouteSettings
+from proxy.stores import urls
 from proxy.vectors import Source
 
 OPENAI = "https://api.openai.com/v1"
-from proxy.stores import urls
 _OPENAI_HOST = "api.openai.com"
 
 
@@ -74,21 +77,27 @@ def vectors(config: Config) -> Source:
     )
 
 
-def router(config: Config) -> Router:
-    """The routes with their conditions, ready to be asked."""
-    return Router(tuple(zip(map(_matcher, config.routes), routes(config), strict=True)))
 def audit_file(config: Config) -> Path | None:
     """The file in which audit records are kept; None where they are in memory, or not kept."""
     place = None if config.audit.store is None else urls.parse(config.audit.store)
     return Path(place.target) if place is not None and place.backend is urls.Backend.SQLITE else None
 
 
+def router(config: Config) -> Router:
+    """The routes with their conditions, ready to be asked."""
+    return Router(tuple(zip(map(_matcher, config.routes), routes(config), strict=True)))
+
+
+def keyring(config: Config, environ: Mapping[str, str]) -> Keyring:
+    """The keys that the proxy asks its clients for. Raises ConfigError where they cannot be read."""
+    return opened_keys([KeySource(**dict(key)) for key in config.keys], environ)
 
 
 def unset_variables(config: Config, environ: Mapping[str, str]) -> tuple[str, ...]:
     """Problems: settings that name an environment variable which is not set, or empty."""
-    named: dict[tuple[str, ...], str | None] = {("state_key_env",): config.state_key_env}
+    named: dict[problems.Path, str | None] = {("state_key_env",): config.state_key_env}
     named |= {("upstreams", name, "api_key_env"): upstream.api_key_env for name, upstream in config.upstreams.items()}
+    named |= {("keys", number, "env"): key.env for number, key in enumerate(config.keys)}
     return tuple(
         f"{yaml_paths.dotted(path)}: must name an environment variable that is set, and {_mentioned(name)} is not"
         for path, name in named.items()

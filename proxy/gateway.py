@@ -11,11 +11,12 @@ from starlette.types import Message, Receive, Scope, Send
 from policies import registry
 from policies.errors import PolicyError
 from policies.types import Policy
-from proxy import answers, bodies, headers, identity, routes, targets, wire
+from proxy import answers, bodies, headers, identity, keys, routes, targets, wire
 from proxy.errors import ClientError, ClientGone
 from proxy.exchange import Exchange, Parts
 from proxy.headers import Headers
 from proxy.intake import Incoming
+from proxy.keys import OWN
 from proxy.learned import learned_key
 from proxy.matching import Found, Router, fingerprint
 from proxy.outcome import Action, Outcome
@@ -82,6 +83,7 @@ class Gateway:
         """Pass a request through untouched."""
         model, receive = await self._model(scope["headers"], receive)
         found = self._router.find_other(scope["path"], model, _texts(scope["headers"]), _key(scope["headers"]))
+        keys.permit(scope, found.route.name)
         upstream, on_end = self._upstreams[found.route.upstream], partial(self._parts.metrics.passed, found.route.name)
         await routes.passthrough(upstream, _target(scope, found), scope, receive, send, on_end=on_end)
 
@@ -112,6 +114,7 @@ class Gateway:
         if model is None and (named := _DEPLOYMENT.search(scope["path"])):
             model = named[1]
         found = self._find(scope, model, readable=seen.peek is not None)
+        keys.permit(scope, found.route.name)
         asked = _asked(fields, found.route)
         upstream = self._upstreams[found.route.upstream]
         tenant = identity.tenant(fields, found.route.tenant_header)
@@ -212,7 +215,9 @@ def _texts(fields: Headers) -> Mapping[str, str]:
 def _key(fields: Headers) -> str | None:
     """The fingerprint of the key that a request carries."""
     bearer = headers.text(fields, b"authorization")
-    key = bearer[7:] if bearer[:7].lower() == "bearer " else headers.text(fields, b"api-key")
+    key = (
+        bearer[7:] if bearer[:7].lower() == "bearer " else headers.text(fields, b"api-key") or headers.text(fields, OWN)
+    )
     return fingerprint(key) if key else None
 
 

@@ -51,7 +51,7 @@ def tenant(headers: Headers, tenant_header: str | None = None) -> bytes:
     authorization = first(headers, b"authorization") or b""
     scheme, _, bearer = authorization.strip().partition(b" ")
     if scheme.lower() != b"bearer" or not (key := bearer.strip()):
-        key = authorization or first(headers, b"api-key") or b""
+        key = authorization or first(headers, b"api-key") or first(headers, b"x-trimtab-key") or b""
     if not key:
         return b""
     owner = _jwt_owner(key)

@@ -49,6 +49,9 @@ async def _forward(
         async with Presence(receive):
             reply = await upstream.send(scope["method"], target, scope["headers"], body)
     except ClientGone:
+        if isinstance(body, Upload) and body.refused is not None:
+            report(End.CLIENT_GONE)
+            raise body.refused from None
         if not (isinstance(body, Upload) and body.stalled):
             report(End.CLIENT_GONE)
             return

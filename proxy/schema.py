@@ -9,8 +9,6 @@ from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
-    ConfigDict,
     Field,
     ValidationInfo,
     field_validator,
@@ -21,9 +19,9 @@ from pydantic import (
 from policies import registry
 from policies.errors import PolicyError
 from proxy.problems import MisplacedError, SeveralProblemsError
-    AuditPlace,
 from proxy.route import Mode, OnOverflow, SummaryKind
 from proxy.scalars import (
+    AuditPlace,
     BaseUrl,
     Count,
     Fingerprint,
@@ -42,27 +40,10 @@ from proxy.scalars import (
     some,
     unshared,
 )
+from proxy.sections import Key, Section, Server
+from proxy.yaml_paths import suggest
 
 DEFAULT_POLICY = "priority"
-
-
-class Section(BaseModel):
-    """A mapping of the file: frozen, unknown keys refused, no conversions (`"8080"` is no number)."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
-
-
-class Server(Section):
-    """Where the proxy listens; `drain_s` is how long open streams may go on after a stop was asked for."""
-    store: AuditPlace | None = "memory://"
-    keep_rows: Count = 20_000
-    keep_days: Annotated[float, Field(ge=0)] = 7.0
-
-    host: Text = "127.0.0.1"
-    port: Annotated[int, Field(ge=0, le=65535)] = 8080
-    workers: Positive = 1
-    max_body_bytes: Positive = 64 * 1024 * 1024
-    drain_s: Annotated[float, Field(ge=0)] = 30.0
 
 
 class Audit(Section):
@@ -73,6 +54,9 @@ class Audit(Section):
     slots: Literal["changed", "all"] = "changed"
     max_bytes: Count = 100 * 1024 * 1024
     backups: Count = 5
+    store: AuditPlace | None = "memory://"
+    keep_rows: Count = 20_000
+    keep_days: Annotated[float, Field(ge=0)] = 7.0
 
 
 class Upstream(Section):
@@ -96,7 +80,7 @@ class Match(Section):
 
     path: PathPrefix = "/"
     model: Text | None = None
-    header: HeaderGlobs = {}
+    header: HeaderGlobs = Field(default={})
     key: Fingerprint | None = None
 
 
@@ -213,7 +197,7 @@ class PolicyChoice(Section):
     """A policy by name with its options; written `rwr` or `{name: rwr, alpha: 0.6}`."""
 
     name: str
-    options: dict[str, Any] = {}
+    options: dict[str, Any] = Field(default={})
 
     @model_validator(mode="before")
     @classmethod
@@ -339,6 +323,21 @@ class Config(Section):
     upstreams: Annotated[dict[Name, Upstream], AfterValidator(some)]
     defaults: Defaults = Defaults()
     routes: Annotated[tuple[RouteSettings, ...], AfterValidator(some)]
+    keys: tuple[Key, ...] = ()
+
+    @field_validator("keys")
+    @classmethod
+    def _known_routes(cls, keys: tuple[Key, ...], info: ValidationInfo) -> tuple[Key, ...]:
+        names = [route.name for route in info.data.get("routes", ())]
+        found = [
+            MisplacedError((number, "routes", place), f"no route is called {name!r}; {suggest(name, names)}")
+            for number, key in enumerate(keys)
+            for place, name in enumerate(key.routes or ())
+            if names and name not in names
+        ]
+        if found:
+            raise SeveralProblemsError(found)
+        return keys
 
     @field_validator("state")
     @classmethod

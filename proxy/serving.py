@@ -5,6 +5,7 @@ import logging
 import multiprocessing
 import os
 import signal
+import socket
 import sys
 import threading
 from collections.abc import Iterator
@@ -19,8 +20,8 @@ from starlette.types import ASGIApp
 from uvicorn.supervisors import Multiprocess
 
 from proxy import config as configs
-from proxy.errors import ConfigError
 from proxy.audit_store import AuditStore
+from proxy.errors import ConfigError
 from proxy.scalars import unshared
 from proxy.schema import Config
 
@@ -42,11 +43,12 @@ def run(path: Path | None, *, host: str | None, port: int | None, workers: int |
     problem = unshared(config.state, number, setting="--workers")
     problems = ([] if problem is None else [f"state: {problem}"]) + [*configs.unset_variables(config, os.environ)]
     problems += _unwritable(config.audit.path)
-    if problems:
     problems += _unkept(configs.audit_file(config))
     if config.server.admin_port is not None and config.server.admin_port == port:
         problems.append(f"--port: must be another than server.admin_port, got {port}")
+    if problems:
         raise ConfigError(*problems)
+    configs.keyring(config, os.environ)  # what is wrong with them is told before any worker starts
     if path is not None:
         os.environ[CONFIG_VARIABLE] = str(path)
     else:
@@ -59,6 +61,7 @@ def run(path: Path | None, *, host: str | None, port: int | None, workers: int |
         factory=True,
         host=where[0],
         port=where[1],
+        http="proxy.heads:BoundedHeads",
         workers=number,
         access_log=False,
         log_level="warning",
@@ -72,25 +75,36 @@ def run(path: Path | None, *, host: str | None, port: int | None, workers: int |
     )
     with _metrics_folder(number):
         if number > 1:
-            _Workers(options, [options.bind_socket()]).run()
+            _Workers(options, _sockets(options, config.server.admin_port)).run()
             return
         server = uvicorn.Server(options)
-        server.run()
+        server.run(None if config.server.admin_port is None else _sockets(options, config.server.admin_port))
     if not server.started:
         sys.exit(STARTUP_FAILED)
+
+
+def _sockets(options: uvicorn.Config, admin_port: int | None) -> list[socket.socket]:
+    """What is listened to: the port that clients use, and the one for the proxy's own paths where it is apart."""
+    bound = [options.bind_socket()]
+    if admin_port is not None:
+        bound.append(uvicorn.Config(options.app, host=options.host, port=admin_port, log_config=None).bind_socket())
+    return bound
 
 
 def worker() -> ASGIApp:
     """The application of one worker process, on the file that its parent was started with."""
     # Imported here, since what it imports reads METRICS_VARIABLE, and since the parent does without.
     from proxy.app import create_app
+    from proxy.heads import BoundedHeads
 
     path = os.environ.get(CONFIG_VARIABLE)
     _log_to_stderr()
     if (parent := multiprocessing.parent_process()) is not None:
         threading.Thread(target=_follow, args=(parent,), name="trimtab-parent", daemon=True).start()
     logging.getLogger("uvicorn.error").addFilter(_unintended)
-    return create_app(configs.load(Path(path) if path else None), os.environ)
+    config = configs.load(Path(path) if path else None)
+    BoundedHeads.max_bytes, BoundedHeads.timeout_s = config.server.max_header_bytes, config.server.read_timeout_s
+    return create_app(config, os.environ)
 
 
 def _follow(parent: BaseProcess) -> None:
@@ -138,6 +152,19 @@ def _unwritable(paths: tuple[str, ...]) -> Iterator[str]:
             yield f"audit.path: cannot be written, {error.strerror}: {path!r}"
 
 
+def _unkept(file: Path | None) -> Iterator[str]:
+    """Problems: an audit store that cannot be opened."""
+    if file is None:
+        return
+    store = AuditStore(file)
+    try:
+        store.open()
+    except OSError as error:
+        yield f"audit.store: cannot be written, {error.strerror}: {str(file)!r}"
+    finally:
+        store.close()
+
+
 def _unintended(record: logging.LogRecord) -> bool:
     """Whether what uvicorn reports is a fault, and not how an answer is cut off that broke off or took too long."""
     if record.getMessage() == "ASGI callable returned without completing response.":
@@ -152,19 +179,6 @@ def _log_to_stderr() -> None:
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
-def _unkept(file: Path | None) -> Iterator[str]:
-    """Problems: an audit store that cannot be opened."""
-    if file is None:
-        return
-    store = AuditStore(file)
-    try:
-        store.open()
-    except OSError as error:
-        yield f"audit.store: cannot be written, {error.strerror}: {str(file)!r}"
-    finally:
-        store.close()
-
-
             if sys.stderr.isatty()
             else structlog.processors.JSONRenderer(),
         ],

@@ -194,7 +194,7 @@ NO_ROUTE_FOR_TWO = "upstreams: {a: {base_url: http://a}, b: {base_url: http://b}
 
 BROKEN = {
     "unknown top-level key": ("srever: {}", "srever: unknown key; did you mean 'server'? Known here: audit, "),
-    "unknown nested key": ("server: {prot: 1}", "server.prot: unknown key; did you mean 'port'? Known here: drain_s"),
+    "unknown nested key": ("server: {prot: 1}", "server.prot: unknown key; did you mean 'port'? Known here: admin_port"),
     "unknown key of a route": (ROUTE % "treshold: 1", "routes[0].treshold: unknown key; did you mean 'thresholds'?"),
     "text for a number": ("server: {port: '80'}", "server.port: must be a whole number, got '80'"),
     "boolean for a number": ("server: {workers: true}", "server.workers: must be a whole number, got true"),
