@@ -12,6 +12,7 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Mount, WebSocketRoute
 from starlette.routing import Route as Path
 from starlette.routing import WebSocketRoute
 from starlette.types import Receive, Scope, Send
@@ -34,6 +35,7 @@ from proxy.learned import Calibrations, Learned
 from proxy.metrics import Metrics
 from proxy.patience import Patience
 from proxy.pipeline import Pipeline
+from proxy.preview import Preview
 from proxy.preparation import Preparation
 from proxy.schema import Config
 from proxy.sealing import Sealer, derive
@@ -62,6 +64,7 @@ class _Endpoint:
     """What Starlette routes to: the gateway, from the moment that it is open."""
 
     gateway: Gateway
+    preview: Preview
     vitals: Vitals
 
     def __init__(self, traffic: Traffic, admission: Admission, read_timeout_s: float) -> None:
@@ -108,7 +111,7 @@ def create_app(config: Config, environ: Mapping[str, str], *, mark_ttl_s: float 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         async with opened(config, environ, metrics, mark_ttl_s) as parts:
-            endpoint.gateway, endpoint.vitals = parts.gateway, parts.vitals
+            endpoint.gateway, endpoint.vitals, endpoint.preview = parts.gateway, parts.vitals, parts.preview
             with health.serving():
                 yield
             # The server has cancelled what was still open; each writes its audit record on its way out.
@@ -118,11 +121,15 @@ def create_app(config: Config, environ: Mapping[str, str], *, mark_ttl_s: float 
         endpoint.vitals.sample()
         page = await asyncio.to_thread(exposition.render, request.headers.get("accept", ""))
         return Response(page.body, headers={"content-type": page.content_type})
+    async def previewed(request: Request) -> Response:
+        return await endpoint.preview(request)
+
 
     return Starlette(
         routes=[
             Path("/healthz", health.alive),
             Path("/readyz", health.ready),
+            Mount("/trimtab", routes=[Path("/preview", previewed, methods=["POST"])]),
             Path("/metrics", measured),
             Path("/{path:path}", endpoint, methods=None),
             WebSocketRoute("/{path:path}", endpoint),
@@ -141,6 +148,7 @@ class Parts:
     """What of an open worker is asked from outside."""
 
     gateway: Gateway
+    preview: Preview
     vitals: Vitals
 
 
@@ -208,7 +216,10 @@ async def opened(
             recording=exchange.Recording(everything=everything or kept is not None, content=config.audit.content),
         )
         gateway = Gateway(router, upstreams, windows, exchanging, max_body_bytes=config.server.max_body_bytes)
-        yield Parts(gateway, vitals)
+        local = embeddings if config.embeddings.backend != "endpoint" else None  # previews ask nobody
+        trying = Pipeline(windows, embeddings=local, wait_s=config.embeddings.wait_ms / 1000)
+        preview = Preview(trying, router, executor, max_body_bytes=config.server.max_body_bytes)
+        yield Parts(gateway, vitals, preview)
     vitals.sample()  # what was written and lost while closing
 
 
