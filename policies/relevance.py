@@ -127,6 +127,16 @@ def bm25(asked: Terms, index: Index) -> Scores:
     return scores
 
 
+def coverage(asked: Terms, passages: Sequence[Passage], everything: Sequence[Passage]) -> list[float]:
+    """Which share of what is asked each passage has, 0..1, its terms weighted by how rare they are in everything."""
+    weights = {}
+    for term in asked.counts:
+        holders = sum(term in passage.terms.counts for passage in everything)
+        weights[term] = math.log(1 + (len(everything) - holders + 0.5) / (holders + 0.5))
+    whole = sum(weights.values()) or 1.0
+    return [sum(w for term, w in weights.items() if term in passage.terms.counts) / whole for passage in passages]
+
+
 def pooled(vectors: Vectors) -> NDArray[np.float32]:
     """One unit vector for a text, from those of its pieces."""
     mean = np.atleast_2d(vectors).astype(np.float32).mean(axis=0)

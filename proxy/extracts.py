@@ -57,7 +57,7 @@ def extract(
     ranked = sorted(_scored(texts, library, vectors or {}, kept), key=lambda each: -each.score)
     if not ranked:
         return None
-    label = count("123456789 message 100, assistant, in part:\n\n")
+    label = count("123456789 #100 assistant, in part:\n\n")
     first = ranked[0]
     left = room - cost(replace(note, quotes=(Quote(first.index, first.sentence.start, first.sentence.start + 1),)))
     left += label

@@ -7,7 +7,7 @@ from functools import partial
 from policies.types import Kind
 from proxy.chat import Message
 from proxy.extracts import extract
-from proxy.gathering import Gathered
+from proxy.gathering import Gathered, last_user
 from proxy.guard import Faults
 from proxy.intake import Incoming, Reading
 from proxy.ledger import Ledger
@@ -15,10 +15,11 @@ from proxy.library import Library
 from proxy.notes import Keys, Note, ordered, render
 from proxy.placed import Placed, place
 from proxy.prompt import Prompt, must_alternate
-from proxy.recalling import Costs, forgotten, limit, recalled, share, wanted
+from proxy.recalling import Costs, forgotten, limit, points_back, recalled, share, wanted
 from proxy.record import Write
 from proxy.route import SummaryKind
 
+OLD, NEW = 8, 20  # the most relevant messages that were left out, the newest that were not: which does a prompt mean?
 FRAME = 64  # tokens: about what a summary's heading, marks and labels take beside its own words
 
 
@@ -96,12 +97,13 @@ class Noting:
         """
         route = self.incoming.route
         with self.faults.guard("recall"):
+            asks = last or self.asks(ledger, scores)
             note = recalled(
                 ledger,
                 self.messages,
                 self.reading.groups,
                 scores,
-                limit(prompt, self.share, most, last=last),
+                limit(prompt, self.share, most, asks=asks, last=last),
                 exclude_tools=route.recall_exclude_tools,
                 merge=self.merge,
                 library=self.library,
@@ -110,6 +112,21 @@ class Noting:
             if note is not None and all(each.id != note.id for each in ledger.notes):
                 return replace(ledger, notes=ordered((*ledger.notes, note)))
         return ledger
+
+    def asks(self, ledger: Ledger, scores: Mapping[int, float]) -> bool:
+        """Whether the prompt asks for something that was left out, rather than goes on with what is there."""
+        query = last_user(self.messages)
+        if query is None:
+            return False
+        gone = {*ledger.drops, *ledger.clears, *ledger.truncations} & scores.keys()
+        passages = {i: self.library.passage(self.messages[i]) for i in scores}
+        old = [passages[i] for i in sorted(gone, key=lambda i: -scores[i])[:OLD]]
+        new = [passages[i] for i in sorted(scores.keys() - gone)[-NEW:] if not self._asking(i)]
+        return points_back(self.messages[query].text, old, new, list(passages.values()))
+
+    def _asking(self, index: int) -> bool:
+        """Whether a message is a question: it has the words, and no answer."""
+        return self.messages[index].text.rstrip().endswith(("?", "？"))
 
     def written(self, ledger: Ledger) -> Mapping[tuple[int, ...], str]:
         """The texts of the summaries that a model has written before, by the messages that they cover."""

@@ -13,7 +13,7 @@ from proxy.library import Library, Sentence
 from proxy.missing import Spans
 from proxy.notes import Note, Quote
 
-LEAST = 12  # tokens: what is left of a note's room below that is not worth a quote
+LEAST = 4  # tokens: what is left of a note's room below that is not worth a quote
 SHARE, SMALL = 0.5, 160  # of a note's room, or so many tokens: a message that takes more is quoted in part
 PASSED_OVER = 8  # messages, the most relevant first, that find no room before the search for smaller ones ends
 
@@ -38,7 +38,7 @@ def choose(
     ranked = sorted((i for i in missing if scores.get(i, 0.0) > 0), key=lambda i: (-scores[i], i))
     if not ranked:
         return None
-    label = count("123456789 message 100, assistant, in part:\n\n")
+    label = count("123456789 #100 assistant, in part:\n\n")
     left = room - cost(replace(note, quotes=(Quote(ranked[0], 0, 1),))) + label
     picked: list[tuple[Quote, ...]] = []
     asked = read(query)

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from policies.relevance import Passage, coverage
+from policies.terms import read
 from policies.types import Kind, Policy, reads_prompt
 from proxy.chat import Message
 from proxy.gathering import last_user
@@ -17,7 +19,9 @@ from proxy.recall import choose
 from proxy.record import outside
 from proxy.route import Route
 
-HALF = 2  # a note takes at most this part of what earlier notes have left
+CLEARLY, MUCH = 1.5, 0.4  # times as much as what is new has; of the prompt's terms, by weight
+THIRD, EIGHTH = 3, 8  # a note takes at most such a part of what earlier notes have left
+WORTHWHILE = 100  # tokens: an eighth that is less is left for a prompt that asks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,14 +53,32 @@ def without_recall(ledger: Ledger) -> Ledger:
     return replace(ledger, notes=tuple(note for note in ledger.notes if note.kind is not Kind.RECALL))
 
 
-def limit(prompt: Prompt, share_tokens: int, most: int, *, last: bool = False) -> int:
-    """Tokens for one more note: half of what is left of the share, within a prompt of `most` tokens.
+def points_back(query: str, old: Sequence[Passage], new: Sequence[Passage], everything: Sequence[Passage]) -> bool:
+    """Whether a prompt means old passages rather than new ones: by what share of its terms they have.
 
-    All that is left, where it is the `last` note: nothing follows on a request that stands for itself.
+    It has to ask, by a question mark, or to have much of its words there.
+    """
+    asked = read(query)
+    there = max(coverage(asked, old, everything), default=0.0)
+    here = max(coverage(asked, new, everything), default=0.0)
+    return there > CLEARLY * here and (there >= MUCH or "?" in query or "？" in query)
+
+
+def limit(prompt: Prompt, share_tokens: int, most: int, *, asks: bool, last: bool = False) -> int:
+    """Tokens for one more note: at most a third of what is left of the share, within a prompt of `most` tokens.
+
+    A prompt that merely goes on gets an eighth, while that is worthwhile: the rest is for one that `asks` for what was
+    left out. All that is left, where it is the `last` note: nothing follows on a request that stands for itself.
     """
     live = sum(placed.tokens for placed in prompt.notes if placed.note.kind is Kind.RECALL)
     left = share_tokens - live
-    return min(left if last else left // HALF, most - prompt.used)
+    if last:
+        part = left
+    elif asks:
+        part = left // THIRD
+    else:
+        part = left // EIGHTH if left >= EIGHTH * WORTHWHILE else 0
+    return min(part, most - prompt.used)
 
 
 def recalled(

@@ -225,7 +225,7 @@ async def test_while_a_turn_is_in_flight_nothing_is_recalled() -> None:
     fact = user("The code of the red crane is QX-4471.")
     messages = [*TALK[:2], assistant("Yes?"), fact, assistant("Noted."), *TALK[3:]]
     async with worker(
-        route("rwr", window=1500, alternate_roles=Alternate.FREE, protect_last=2, recall_budget=0.4)
+        route("rwr", window=1500, alternate_roles=Alternate.FREE, protect_last=2, recall_budget=0.5)
     ) as proxy:
         cut = await proxy.send(messages)
         messages += [assistant("At sea."), user("And?")]
