@@ -35,6 +35,8 @@ class Patience:
             return await self._receive()
         start = self._clock()
         try:
+            if self._left <= 0:
+                raise TimeoutError
             async with asyncio.timeout(min(self._left, self._timeout_s)):
                 message = await self._receive()
         except TimeoutError:
