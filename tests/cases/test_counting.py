@@ -112,17 +112,17 @@ def test_the_limits_fields_are_never_renamed_added_or_changed(model: str, fields
     assert {name: sent[name] for name in given_fields} == given_fields
 
 
-LARGE = url(png(1024, 1024) + bytes(3_000_000))
+LARGE = url(png(1024, 1024) + bytes(1_500_000))
 IMAGES: dict[str, Any] = {
     "png": {"url": LARGE, "detail": "auto"},
     "high": {"url": LARGE, "detail": "high"},
     "low": {"url": LARGE, "detail": "low"},
-    "jpeg": {"url": url(jpeg(4000, 3000) + bytes(2_000_000), "image/jpeg")},
-    "wrong type": {"url": url(jpeg(640, 480) + bytes(2_000_000), "image/png")},
-    "unreadable": {"url": url(bytes(2_000_000))},
-    "no base64": {"url": "data:image/png;base64," + "*" * 2_000_000},
+    "jpeg": {"url": url(jpeg(4000, 3000) + bytes(1_000_000), "image/jpeg")},
+    "wrong type": {"url": url(jpeg(640, 480) + bytes(1_000_000), "image/png")},
+    "unreadable": {"url": url(bytes(1_000_000))},
+    "no base64": {"url": "data:image/png;base64," + "*" * 1_000_000},
     "vector": {"url": "data:image/svg+xml;utf8,<svg>" + "<g/>" * 400_000},
-    "no type": {"url": "data:;base64," + base64.b64encode(png(99, 99) + bytes(2_000_000)).decode()},
+    "no type": {"url": "data:;base64," + base64.b64encode(png(99, 99) + bytes(1_000_000)).decode()},
     "string": LARGE,
     "huge size": {"url": url(png(2**31 - 1, 2**31 - 1))},
     "no size": {"url": url(png(0, 0))},
@@ -131,7 +131,7 @@ IMAGES: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("image", IMAGES)
-@pytest.mark.parametrize("model", ["gpt-4o", "gpt-5.2", "qwen2.5-vl-7b"])
+@pytest.mark.parametrize("model", ["gpt-4o", "qwen2.5-vl-7b"])
 def test_a_picture_costs_what_its_pixels_do_and_not_what_its_bytes_do(model: str, image: str) -> None:
     """B07: the history is not thrown away for a screenshot."""
     messages = [*dialogue(20)[:-1], {"role": "user", "content": [{"type": "image_url", "image_url": IMAGES[image]}]}]
