@@ -10,12 +10,15 @@ from numpy.typing import NDArray
 
 from proxy import grouping, wire
 from proxy.chat import Message
+from proxy.conversations import Conversations
 from proxy.embeddings import EmbedderMissing, Embeddings
 from proxy.gathering import Gathered, Gatherer, by_slot, last_user
 from proxy.intake import Incoming
 from proxy.library import Library
 from proxy.outcome import Action
 from proxy.pipeline import Pipeline
+from proxy.stores.memory import MemoryStore
+from proxy.tokens import counter
 from tests.proxy.conversations import Message as Json
 from tests.proxy.conversations import assistant, body, call, dialogue, route, system, user
 
@@ -162,3 +165,24 @@ def test_a_request_goes_through_without_vectors_and_its_record_says_so(
     assert outcome.faults == []
     waited = 33 if error is not None else 0
     assert outcome.record()["gathered"] == {"vectors": 0, "waited": waited, "late": 33, "without": "vectors"}
+
+
+@pytest.mark.parametrize(("utilization", "embedded"), [(0.5, False), (0.8, True)], ids=["below warn", "from warn on"])
+async def test_vectors_are_prepared_from_warn_on_when_the_turn_has_ended(
+    embedder: ByTopic, embeddings: Embeddings, utilization: float, embedded: bool
+) -> None:
+    conversations = Conversations(MemoryStore(), salt=b"salt", ttl_s=60)
+    messages = dialogue(16)
+    used = sum(map(counter("gpt-4o").message, read(messages)))
+    pipeline = Pipeline(lambda chosen, _: chosen.window, conversations, embeddings=embeddings)
+    outcome = await pipeline.run(Incoming(route=route("rwr", window=int(used / utilization)), body=body(messages)))
+    await conversations.close()
+
+    assert embedder.asked == []
+    assert (outcome.after is not None) is embedded
+    if outcome.after is not None:
+        outcome.after()
+        async with asyncio.timeout(5):
+            while len(embedder.asked) < len(messages) - 1:  # noqa: ASYNC110 - it has a thread, and no event
+                await asyncio.sleep(0.01)
+        assert embedder.asked[0] == messages[-1]["content"], "the newest first"
