@@ -12,6 +12,7 @@ from policies import registry
 from proxy import problems, route, yaml_paths
 from proxy.economics import Economy
 from proxy.errors import ConfigError
+from proxy.experiment import Arm, Experiment
 from proxy.keys import Keyring
 from proxy.keys import Source as KeySource
 from proxy.keys import opened as opened_keys
@@ -138,11 +139,16 @@ def _filled(given: Mapping[str, object]) -> dict[str, object]:
 
 
 def _merged(under: Mapping[str, object], over: Mapping[str, object]) -> dict[str, object]:
-    """`over` laid upon `under`, mapping by mapping; a policy replaces the inherited one with all its options."""
+    """`over` laid upon `under`, mapping by mapping.
+
+    A policy replaces the inherited one with all its options, and an inherited experiment; an experiment likewise.
+    """
     merged = dict(under)
+    if "policy" in over:
+        merged.pop("experiment", None)
     for key, value in over.items():
         below = under.get(key)
-        deep = key != "policy" and isinstance(value, dict) and isinstance(below, dict)
+        deep = key not in ("policy", "experiment") and isinstance(value, dict) and isinstance(below, dict)
         merged[key] = _merged(below, value) if deep else value  # type: ignore[arg-type]
     return merged
 
@@ -203,6 +209,7 @@ def _route(settings: RouteSettings, config: Config) -> route.Route:
         name=settings.name,
         upstream=settings.upstream,
         policy=registry.create(settings.policy.name, settings.policy.options),
+        experiment=_experiment(settings),
         window=settings.window,
         budget_tokens=settings.budget_tokens,
         reserve_output=settings.reserve_output,
@@ -230,6 +237,16 @@ def _route(settings: RouteSettings, config: Config) -> route.Route:
         hold_wait_s=settings.hold.wait_s,
         allow_overrides=settings.allow_overrides,
         tenant_header=settings.tenant_header,
+    )
+
+
+def _experiment(settings: RouteSettings) -> Experiment | None:
+    """The arms of a route's experiment; that of its own policy has the options that this has."""
+    if settings.experiment is None:
+        return None
+    options = {settings.policy.name: settings.policy.options}
+    return Experiment(
+        tuple(Arm(registry.create(name, options.get(name, {})), share) for name, share in settings.experiment.items())
     )
 
 

@@ -6,13 +6,16 @@ from typing import Any
 
 from policies.types import Policy
 from proxy import budget as budgets
-from proxy import grouping, wire
+from proxy import grouping, identity, wire
 from proxy.budget import Budget
 from proxy.errors import ClientError
+from proxy.experiment import first_user
 from proxy.grouping import Group
+from proxy.identity import Chain
 from proxy.memo import Memo
 from proxy.retrying import Refused
 from proxy.route import Mode, Route
+from proxy.thinning import may_exceed
 from proxy.tokens import Counter, counter
 
 Windows = Callable[[Route, str | None], int | None]
@@ -48,6 +51,11 @@ class Incoming:
         return self.policy or self.route.policy
 
     @property
+    def trimmer_name(self) -> str:
+        """The name of that policy; where an experiment is to decide which, that."""
+        return "experiment" if self.route.experiment is not None and self.policy is None else self.trimmer.name
+
+    @property
     def variant(self) -> str:
         """What sets this request's ledgers apart from those of the route's plain requests; empty for those."""
         own = [] if self.route.mode is Mode.ENFORCE else [self.route.mode.value]
@@ -65,6 +73,11 @@ class Reading:
     counter: Counter
     budget: Budget
     pins: frozenset[int]
+
+    @property
+    def prompts(self) -> bool:
+        """Whether the request ends with a user's message."""
+        return self.chat.messages[-1].role == "user"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +113,7 @@ def read(incoming: Incoming, windows: Windows, memo: Memo[Any]) -> Read:
         if budget is None:
             return Read(model=model, budget=None, found=Unread(reason="window_unknown"))
         surely = not peek.media and not incoming.pins and incoming.refused is None
+        surely = surely and not may_exceed(len(body), route.max_messages)
         if surely and len(body) < route.thresholds.warn * budget.tokens:
             return Read(model=model, budget=budget, found=Unread(bound=round(len(body) / budget.tokens, 4)))
         chat = wire.parse(body, memo)
@@ -113,6 +127,21 @@ def read(incoming: Incoming, windows: Windows, memo: Memo[Any]) -> Read:
         pins=_indexes(incoming.pins, len(chat.messages)),
     )
     return Read(model=model, budget=budget, found=found)
+
+
+def assigned(incoming: Incoming, reading: Reading, chain: Chain | None = None) -> Incoming:
+    """The request with the policy that the route's experiment has for its conversation; one that was asked for stands.
+
+    Without a `chain` the conversation is told by its messages alone.
+    """
+    experiment, messages = incoming.route.experiment, reading.chat.messages
+    if experiment is None or incoming.policy is not None:
+        return incoming
+    if chain is None:
+        root = identity.root(b"", incoming.route.name, incoming.tenant, incoming.session, incoming.variant)
+        chain = identity.chain(root, (message.canonical for message in messages))
+    chosen = experiment.choose(chain[first_user(messages)])
+    return replace(incoming, route=replace(incoming.route, policy=chosen, experiment=None))
 
 
 def _smaller(window: int | None, learned: int | None) -> int | None:

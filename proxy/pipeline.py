@@ -19,7 +19,7 @@ from proxy.evicted import Hooks
 from proxy.gathering import Gathered, Gatherer
 from proxy.guard import Faults
 from proxy.identity import Chain
-from proxy.intake import Incoming, Read, Reading, Unread, Windows, read
+from proxy.intake import Incoming, Read, Reading, Unread, Windows, assigned, read
 from proxy.known import Known, Status, hold
 from proxy.learned import Calibrations, learned_key
 from proxy.ledger import Ledger
@@ -87,7 +87,7 @@ class Pipeline:
             model=incoming.model,
             audit_id=token_hex(8),
             stages=Stages(self._clock),
-            policy=incoming.trimmer.name,
+            policy=incoming.trimmer_name,
         )
 
     def settle(self, incoming: Incoming) -> Outcome:
@@ -100,6 +100,8 @@ class Pipeline:
         with faults.guard("pipeline", ClientError):
             reading = self._read(incoming, outcome)
             if reading is not None:
+                incoming = assigned(incoming, reading)
+                outcome.policy = incoming.trimmer.name
                 trimming = Trimming(incoming, reading, self._counts, outcome, faults, self._gatherer, Keys())
                 ledger, prompt = trimming.weigh(Ledger())
                 if (why := trimming.trigger(prompt)) is not None:
@@ -199,6 +201,8 @@ class Pipeline:
             session=incoming.session,
             variant=incoming.variant,
         )
+        incoming = assigned(incoming, reading, chain)
+        outcome.policy = incoming.trimmer.name
         key = learned_key(incoming.route.name, outcome.model, incoming.tenant)
         if self._calibrating is not None:
             with faults.guard("calibration"):
@@ -216,7 +220,7 @@ class Pipeline:
         before = ledger
         why = trimming.trigger(prompt) if move in ("free", "alone") else None
         asks = move == "free" and (why is not None or known.index < len(chain) - 1)
-        if why is not None or (asks and _prompts(reading) and trimming.noting.recalls(ledger)):
+        if why is not None or (asks and reading.prompts and trimming.noting.recalls(ledger)):
             gathered = Gathered()
             with outcome.stages.stage("gather"), faults.guard("gather"):
                 gathered = await self._gatherer.gather(reading.chat.messages, dense=trimming.dense)
@@ -336,11 +340,6 @@ class Pipeline:
         if len(incoming.body) <= INLINE_BYTES:
             return work()
         return await asyncio.get_running_loop().run_in_executor(self._executor, work)
-
-
-def _prompts(reading: Reading) -> bool:
-    """Whether the request ends with a user's message."""
-    return reading.chat.messages[-1].role == "user"
 
 
 def _status(before: Known, after: Known) -> str:

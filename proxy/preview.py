@@ -116,7 +116,7 @@ def wishes(asked: QueryParams, route: Route) -> list[Wish]:
     Raises:
         ClientError: 400 invalid_parameter, naming the parameter and what would do.
     """
-    policies = [_policy(name, route) for name in asked.getlist("policy")] or own(route)
+    policies = [_policy(name, route) for name in asked.getlist("policy")] or list(route.policies)
     budgets: Sequence[int | None] = [_tokens("budget", each) for each in asked.getlist("budget")] or [None]
     window = _tokens("window", asked["window"]) if "window" in asked else None
     if (number := len(policies) * len(budgets)) > MOST:
@@ -124,13 +124,8 @@ def wishes(asked: QueryParams, route: Route) -> list[Wish]:
     return [Wish(policy=policy, budget=budget, window=window) for policy in policies for budget in budgets]
 
 
-def own(route: Route) -> list[Policy]:
-    """What a route itself would trim with."""
-    return [route.policy]
-
-
 def _policy(name: str, route: Route) -> Policy:
-    for policy in own(route):
+    for policy in (*route.policies, route.policy):
         if policy.name == name:
             return policy  # with the options that the route gives it
     try:

@@ -6,6 +6,7 @@ from enum import StrEnum
 
 from policies.types import Policy
 from proxy.economics import Economy
+from proxy.experiment import Experiment
 
 
 class Mode(StrEnum):
@@ -90,6 +91,7 @@ class Route:
     name: str
     upstream: str
     policy: Policy
+    experiment: Experiment | None = None  # decides the policy of each conversation instead
     window: int | None = None
     budget_tokens: int | None = None
     reserve_output: int = 4096
@@ -113,3 +115,8 @@ class Route:
     hold_wait_s: float = 2.0
     allow_overrides: bool = False
     tenant_header: str | None = None  # names the tenant instead of the key
+
+    @property
+    def policies(self) -> tuple[Policy, ...]:
+        """Whatever may trim its requests."""
+        return (self.policy,) if self.experiment is None else tuple(arm.policy for arm in self.experiment.arms)

@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer
 
+from policies import registry
 from proxy.errors import ConfigError
 from proxy.problems import shown
 from proxy.stores import urls
@@ -62,6 +63,18 @@ def _audit_place(value: str) -> str:
         raise ValueError(f"{wanted}, got {shown(urls.masked(value))}") from None
     if address.backend not in (urls.Backend.MEMORY, urls.Backend.SQLITE):
         raise ValueError(f"{wanted}, got {shown(address.name)}")
+    return value
+
+
+def _shares(value: dict[str, float]) -> dict[str, float]:
+    for name, share in value.items():
+        if name not in registry.names():
+            raise ValueError(f"no policy is called {shown(name)}; known: {', '.join(registry.names())}")
+        if not 0 < share < 1:
+            raise ValueError(f"{name}: must be a share between 0 and 1, got {share}")
+    if len(value) < 2 or abs(sum(value.values()) - 1) > 0.001:
+        got = ", ".join(f"{name} {share}" for name, share in value.items()) or "none"
+        raise ValueError(f"must be shares of two policies or more that sum to 1, got {got}")
     return value
 
 
@@ -137,6 +150,7 @@ HeaderGlobs = Annotated[dict[str, Text], AfterValidator(_headers)]
 Fingerprint = Annotated[str, AfterValidator(_fingerprint)]
 Texts = Annotated[tuple[Text, ...], BeforeValidator(_listed), AfterValidator(some), PlainSerializer(_unlisted)]
 Share = Annotated[float, Field(ge=0, le=1)]
+Shares = Annotated[dict[str, float], AfterValidator(_shares)]
 Seconds = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]

@@ -21,7 +21,6 @@ from policies.errors import PolicyError
 from proxy.problems import MisplacedError, SeveralProblemsError
 from proxy.route import Mode, OnOverflow, SummaryKind
 from proxy.scalars import (
-    AuditPlace,
     BaseUrl,
     Count,
     Fingerprint,
@@ -33,30 +32,17 @@ from proxy.scalars import (
     Regex,
     Seconds,
     Share,
+    Shares,
     State,
     Text,
-    Texts,
     Variable,
     some,
     unshared,
 )
-from proxy.sections import Key, Section, Server
+from proxy.sections import Audit, Key, Section, Server
 from proxy.yaml_paths import suggest
 
 DEFAULT_POLICY = "priority"
-
-
-class Audit(Section):
-    """Where audit records go ("-" is stdout), what they hold, when files are rotated, and which can be asked for."""
-
-    path: Texts = ("-",)
-    content: bool = False
-    slots: Literal["changed", "all"] = "changed"
-    max_bytes: Count = 100 * 1024 * 1024
-    backups: Count = 5
-    store: AuditPlace | None = "memory://"
-    keep_rows: Count = 20_000
-    keep_days: Annotated[float, Field(ge=0)] = 7.0
 
 
 class Upstream(Section):
@@ -239,6 +225,7 @@ class Defaults(Section):
     """What every route inherits; a route's own settings go over these."""
 
     policy: PolicyChoice = PolicyChoice(name=DEFAULT_POLICY)
+    experiment: Shares | None = None
     window: Positive | None = None
     budget_tokens: Positive | None = None
     reserve_output: Count = 4096

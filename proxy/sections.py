@@ -1,10 +1,10 @@
-"""The parts of a configuration that say who may ask, where, and how much at once. (pure)"""
+"""The parts of a configuration that say who may ask, where, how much at once, and what is recorded. (pure)"""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
-from proxy.scalars import Count, Name, Positive, Seconds, Text, Variable
+from proxy.scalars import AuditPlace, Count, Name, Positive, Seconds, Text, Texts, Variable
 
 
 class Section(BaseModel):
@@ -55,3 +55,16 @@ class Key(Section):
         if (self.env is None) == (self.file is None):
             raise ValueError("must have either env, the variable with the key, or file, a file with one key a line")
         return self
+
+
+class Audit(Section):
+    """Where audit records go ("-" is stdout), what they hold, when files are rotated, and which can be asked for."""
+
+    path: Texts = ("-",)
+    content: bool = False
+    slots: Literal["changed", "all"] = "changed"
+    max_bytes: Count = 100 * 1024 * 1024
+    backups: Count = 5
+    store: AuditPlace | None = "memory://"
+    keep_rows: Count = 20_000
+    keep_days: Annotated[float, Field(ge=0)] = 7.0

@@ -195,7 +195,7 @@ def _announce(config: Config, host: str, port: int) -> None:
             "route",
             name=route.name,
             upstream=config.upstreams[route.upstream].base_url,
-            policy=route.policy.name,
+            policy=route.policy.name if route.experiment is None else route.experiment,
             mode=route.mode.value,
         )
     log.info("listening", address=f"http://{host}:{port}", state=config.state.split("://")[0])

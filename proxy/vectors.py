@@ -43,4 +43,5 @@ class Source:
 
 def wanting(routes: Iterable[Route]) -> tuple[str, ...]:
     """The names of the routes whose policies know more with vectors."""
-    return tuple(route.name for route in routes if route.policy.needs & {Need.SIMILARITY, Need.VECTORS})
+    dense = {Need.SIMILARITY, Need.VECTORS}
+    return tuple(route.name for route in routes if any(policy.needs & dense for policy in route.policies))
