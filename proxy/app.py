@@ -14,41 +14,40 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Mount, WebSocketRoute
 from starlette.routing import Route as Path
-from starlette.routing import WebSocketRoute
 from starlette.types import Receive, Scope, Send
 
 from policies import registry
 from proxy import config as configs
 from proxy import exchange, tokens
-from proxy.admission import Admission
 from proxy.audit import Audit, Sinks
-from proxy.audit_store import AuditStore
-from proxy.background import Background
+from proxy.audit.store import AuditStore
+from proxy.config.schema import Config
 from proxy.conversations import Conversations
-from proxy.door import Door
+from proxy.conversations.background import Background
+from proxy.conversations.sealing import Sealer, derive
+from proxy.conversations.turns import Turns
+from proxy.embeddings.vectors import wanting
 from proxy.errors import ConfigError
-from proxy.evicted import Hooks, installed
-from proxy.exposition import FOLDER_VARIABLE, Exposition
 from proxy.gateway import Gateway
-from proxy.health import Health
-from proxy.learned import Calibrations, Learned
+from proxy.http.admission import Admission
+from proxy.http.door import Door
+from proxy.http.patience import Patience
+from proxy.http.traffic import Traffic
 from proxy.metrics import Metrics
-from proxy.patience import Patience
+from proxy.metrics.exposition import FOLDER_VARIABLE, Exposition
+from proxy.metrics.health import Health
+from proxy.metrics.vitals import Vitals
 from proxy.pipeline import Pipeline
+from proxy.pipeline.evicted import Hooks, installed
+from proxy.pipeline.preparation import Preparation
 from proxy.preview import Preview
-from proxy.preparation import Preparation
-from proxy.schema import Config
-from proxy.sealing import Sealer, derive
+from proxy.recall.summaries import UpstreamSummarizer
 from proxy.stores.contract import StoreError
 from proxy.stores.opening import open_store
 from proxy.stores.steady import SteadyStore
-from proxy.summaries import UpstreamSummarizer
-from proxy.traffic import Traffic
-from proxy.turns import Turns
 from proxy.upstream import Upstream
-from proxy.vectors import wanting
-from proxy.vitals import Vitals
-from proxy.windows import Windows
+from proxy.upstream.learned import Calibrations, Learned
+from proxy.upstream.windows import Windows
 
 BACKGROUND = 64  # requests that wait for a plan to be made ahead, bodies and all
 CLOSING_S = 2.0  # for what was cut off to be written down
@@ -64,8 +63,8 @@ class _Endpoint:
     """What Starlette routes to: the gateway, from the moment that it is open."""
 
     gateway: Gateway
-    preview: Preview
     vitals: Vitals
+    preview: Preview
 
     def __init__(self, traffic: Traffic, admission: Admission, read_timeout_s: float) -> None:
         self._traffic = traffic
@@ -121,16 +120,16 @@ def create_app(config: Config, environ: Mapping[str, str], *, mark_ttl_s: float 
         endpoint.vitals.sample()
         page = await asyncio.to_thread(exposition.render, request.headers.get("accept", ""))
         return Response(page.body, headers={"content-type": page.content_type})
+
     async def previewed(request: Request) -> Response:
         return await endpoint.preview(request)
-
 
     return Starlette(
         routes=[
             Path("/healthz", health.alive),
             Path("/readyz", health.ready),
-            Mount("/trimtab", routes=[Path("/preview", previewed, methods=["POST"])]),
             Path("/metrics", measured),
+            Mount("/trimtab", routes=[Path("/preview", previewed, methods=["POST"])]),
             Path("/{path:path}", endpoint, methods=None),
             WebSocketRoute("/{path:path}", endpoint),
         ],
@@ -148,8 +147,8 @@ class Parts:
     """What of an open worker is asked from outside."""
 
     gateway: Gateway
-    preview: Preview
     vitals: Vitals
+    preview: Preview
 
 
 @asynccontextmanager
