@@ -20,9 +20,10 @@ from typing import Any
 import httpx
 import numpy as np
 
-from proxy import counts, tokens, wire
-from proxy.calibration import MARGIN_MAX, Calibration, Past, start
-from proxy.counts import Counts
+from proxy import tokens, wire
+from proxy.tokens import counts
+from proxy.tokens.calibration import MARGIN_MAX, Calibration, Past, start
+from proxy.tokens.counts import Counts
 
 OPEN = 6  # conversations that take turns
 MODEL = "a-model-nobody-knows"

@@ -32,7 +32,7 @@ from policies.lru_token import accesses
 from policies.plan import check
 from policies.relevance import Index, relevance
 from policies.types import Context, Kind, Need, Policy, Slot, Window
-from proxy.embedders.sentence import SentenceTransformerEmbedder
+from proxy.embeddings.sentence import SentenceTransformerEmbedder
 
 DIMENSIONS, TOPICS = 384, 12
 STATES = ("warm", "clustered", "cold")

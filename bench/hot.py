@@ -22,9 +22,9 @@ from pathlib import Path
 from policies import registry
 from proxy import pipeline
 from proxy.conversations import Conversations
-from proxy.intake import Incoming
-from proxy.outcome import Outcome
 from proxy.pipeline import Pipeline
+from proxy.pipeline.intake import Incoming
+from proxy.pipeline.outcome import Outcome
 from proxy.route import Route
 from proxy.stores.opening import open_store
 

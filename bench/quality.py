@@ -32,7 +32,7 @@ from bench.views import View, bench_route, view
 from bench.ways import OWN, Sent, ways
 from policies import registry
 from policies.errors import PolicyError
-from proxy.embedders.sentence import DEFAULT_MODEL, SentenceTransformerEmbedder
+from proxy.embeddings.sentence import DEFAULT_MODEL, SentenceTransformerEmbedder
 
 BUDGETS = "0.05,0.10,0.25,0.50"
 

@@ -7,14 +7,14 @@ from typing import Any
 
 from bench.data import Conversation, prefixes
 from proxy import tokens, wire
-from proxy.chat import Message
 from proxy.conversations import Conversations
-from proxy.intake import Incoming
-from proxy.memo import Memo
-from proxy.outcome import Action, Outcome
 from proxy.pipeline import Pipeline
+from proxy.pipeline.intake import Incoming
+from proxy.pipeline.outcome import Action, Outcome
 from proxy.route import Route
 from proxy.stores.memory import MemoryStore
+from proxy.wire.chat import Message
+from proxy.wire.memo import Memo
 from tests.validator import worsened
 
 TASK_SHARE = 0.25  # a current task over this share of the budget may be shortened

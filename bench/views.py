@@ -14,12 +14,12 @@ from policies.relevance import Index, Passage, Vectors, relevance
 from policies.turns import last_user
 from policies.types import Window
 from proxy import tokens, wire
-from proxy.chat import Message
-from proxy.grouping import group
-from proxy.ledger import Ledger
-from proxy.memo import Memo
-from proxy.prompt import assemble, window
+from proxy.conversations.ledger import Ledger
+from proxy.pipeline.prompt import assemble, window
 from proxy.route import Alternate, Route
+from proxy.wire.chat import Message
+from proxy.wire.grouping import group
+from proxy.wire.memo import Memo
 
 PROTECTED = 3  # the last exchange and the question
 _COUNTS = tokens.Cache()

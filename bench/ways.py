@@ -12,8 +12,8 @@ from bench.views import View, bench_route
 from policies import registry
 from proxy import wire
 from proxy.embeddings import Embeddings
-from proxy.intake import Incoming
 from proxy.pipeline import Pipeline
+from proxy.pipeline.intake import Incoming
 from proxy.route import Route, Targets, Thresholds
 
 

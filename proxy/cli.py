@@ -12,9 +12,10 @@ import typer
 
 from policies import registry
 from policies.errors import PolicyError
-from proxy import audit_cli, wire
-from proxy import check as checking
 from proxy import config as configs
+from proxy import wire
+from proxy.audit import cli as audit_cli
+from proxy.config import check as checking
 from proxy.errors import ClientError, ConfigError
 from proxy.matching import Router
 from proxy.offline import NotChatError, count_body, trim_body
@@ -134,8 +135,8 @@ def purge(config: ConfigFile = None) -> None:
 
     Workers that run go on with what they hold in memory of their latest conversations until they are restarted.
     """
-    from proxy import purge as purging
     from proxy.app import STATE_KEY  # kept: workers that run would disagree with those that start
+    from proxy.conversations import purge as purging
 
     try:
         done = asyncio.run(purging.purge(configs.load(config).state, keep=[STATE_KEY]))

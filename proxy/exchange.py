@@ -8,21 +8,21 @@ from typing import Any
 
 from starlette.types import Receive, Scope, Send
 
-from proxy import answers, headers
 from proxy.audit import Audit
 from proxy.errors import ClientError, ClientGone, UpstreamError
 from proxy.guard import Faults
-from proxy.intake import Incoming
-from proxy.learned import Key, Learned
+from proxy.http import answers, headers
+from proxy.http.presence import Presence
 from proxy.metrics import Metrics
-from proxy.outcome import Action, Outcome
-from proxy.overflow_errors import Kind, Refusal, classify, classify_event
 from proxy.pipeline import Pipeline
-from proxy.presence import Presence
-from proxy.relay import End, Relay
+from proxy.pipeline.intake import Incoming
+from proxy.pipeline.outcome import Action, Outcome
 from proxy.route import Mode
 from proxy.streaming import Reader, Reading
 from proxy.upstream import Reply, Upstream
+from proxy.upstream.learned import Key, Learned
+from proxy.upstream.overflow_errors import Kind, Refusal, classify, classify_event
+from proxy.upstream.relay import End, Relay
 
 ERROR_BYTES = 64 * 1024  # of an upstream's error, what is looked at before it is relayed
 SHORTFALL = 1000  # tokens; of a short prompt no shortfall says much

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 
 from policies.types import Policy
-from proxy.chat import Message
+from proxy.wire.chat import Message
 
 _SPAN = 2**64
 

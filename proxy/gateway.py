@@ -11,19 +11,21 @@ from starlette.types import Message, Receive, Scope, Send
 from policies import registry
 from policies.errors import PolicyError
 from policies.types import Policy
-from proxy import answers, bodies, headers, identity, keys, routes, targets, wire
+from proxy import routes, wire
+from proxy.conversations import identity
 from proxy.errors import ClientError, ClientGone
 from proxy.exchange import Exchange, Parts
-from proxy.headers import Headers
-from proxy.intake import Incoming
-from proxy.keys import OWN
-from proxy.learned import learned_key
+from proxy.http import answers, bodies, headers, keys, targets
+from proxy.http.headers import Headers
+from proxy.http.keys import OWN
+from proxy.http.presence import Presence
 from proxy.matching import Found, Router, fingerprint
-from proxy.outcome import Action, Outcome
-from proxy.presence import Presence
+from proxy.pipeline.intake import Incoming
+from proxy.pipeline.outcome import Action, Outcome
 from proxy.route import Route
 from proxy.upstream import Upstream
-from proxy.windows import Windows
+from proxy.upstream.learned import learned_key
+from proxy.upstream.windows import Windows
 
 MODEL_BYTES = 1024 * 1024  # a JSON body that is not chat is read for its model up to this size
 PEEK_INLINE_BYTES = 1024 * 1024  # a larger body is looked into on a thread

@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 
 from policies.types import Policy
-from proxy import media, models, wire
+from proxy import wire
 from proxy.embeddings import Embeddings
-from proxy.intake import Incoming
 from proxy.pipeline import Pipeline
+from proxy.pipeline.intake import Incoming
 from proxy.route import Route
-from proxy.tokens import counter
+from proxy.tokens import counter, media, models
 
 PATIENCE_S = 300.0  # nobody waits for an answer: vectors are worth some minutes
 

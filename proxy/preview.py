@@ -14,13 +14,14 @@ from starlette.responses import Response
 from policies import registry
 from policies.errors import PolicyError
 from policies.types import Policy
-from proxy import answers, bodies, headers, media, wire
+from proxy import wire
 from proxy.errors import ClientError, ClientGone
-from proxy.intake import Incoming
+from proxy.http import answers, bodies, headers
 from proxy.matching import Router
 from proxy.pipeline import Pipeline
+from proxy.pipeline.intake import Incoming
 from proxy.route import Mode, Route
-from proxy.tokens import counter
+from proxy.tokens import counter, media
 
 MOST = 8  # previews of one request
 PARAMETERS = ("route", "policy", "budget", "window")

@@ -5,13 +5,13 @@ from collections.abc import Callable
 
 from starlette.types import Receive, Scope, Send
 
-from proxy import answers, headers
-from proxy.bodies import Upload
 from proxy.errors import ClientGone, UpstreamError
-from proxy.headers import Headers
-from proxy.presence import Presence
-from proxy.relay import End, Relay
+from proxy.http import answers, headers
+from proxy.http.bodies import Upload
+from proxy.http.headers import Headers
+from proxy.http.presence import Presence
 from proxy.upstream import Upstream
+from proxy.upstream.relay import End, Relay
 
 
 async def passthrough(

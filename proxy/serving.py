@@ -20,10 +20,10 @@ from starlette.types import ASGIApp
 from uvicorn.supervisors import Multiprocess
 
 from proxy import config as configs
-from proxy.audit_store import AuditStore
+from proxy.audit.store import AuditStore
+from proxy.config.scalars import unshared
+from proxy.config.schema import Config
 from proxy.errors import ConfigError
-from proxy.scalars import unshared
-from proxy.schema import Config
 
 CONFIG_VARIABLE = "TRIMTAB_CONFIG_FILE"  # how a worker process learns which file it serves
 METRICS_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"  # how prometheus-client learns where workers keep values
@@ -61,7 +61,7 @@ def run(path: Path | None, *, host: str | None, port: int | None, workers: int |
         factory=True,
         host=where[0],
         port=where[1],
-        http="proxy.heads:BoundedHeads",
+        http="proxy.http.heads:BoundedHeads",
         workers=number,
         access_log=False,
         log_level="warning",
@@ -95,7 +95,7 @@ def worker() -> ASGIApp:
     """The application of one worker process, on the file that its parent was started with."""
     # Imported here, since what it imports reads METRICS_VARIABLE, and since the parent does without.
     from proxy.app import create_app
-    from proxy.heads import BoundedHeads
+    from proxy.http.heads import BoundedHeads
 
     path = os.environ.get(CONFIG_VARIABLE)
     _log_to_stderr()

@@ -11,7 +11,7 @@ from bench.cache import Row, better, defaults, lead, steps, summary
 from bench.data import Conversation
 from bench.replaying import Call
 from proxy.errors import ConfigError
-from tests.proxy.conversations import agent, dialogue
+from tests.proxy.dialogues import agent, dialogue
 
 
 def conversation(messages: list[dict[str, Any]]) -> Conversation:

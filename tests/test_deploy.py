@@ -17,10 +17,10 @@ import yaml
 
 from proxy import config as configs
 from proxy.app import create_app
-from proxy.schema import Config
+from proxy.config.schema import Config
 from proxy.stores.urls import Backend, parse
 from tests.fakes.upstream import Exchange, FakeUpstream
-from tests.proxy.conversations import body, user
+from tests.proxy.dialogues import body, user
 from tests.proxy.proxied import post
 from tests.proxy.replicas import Replica
 

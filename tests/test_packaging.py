@@ -15,8 +15,8 @@ from hatchling.builders.wheel import WheelBuilder
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from proxy import tokenizers
-from proxy.schema import Server
+from proxy.config.schema import Server
+from proxy.tokens import tokenizers
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())

@@ -5,7 +5,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tests.proxy.conversations import Message, words
+from tests.proxy.dialogues import Message, words
 
 IDS = ("call_0", "call_1", "toolu_9")  # few, so that they repeat
 NAMES = ("look_up", "book")

@@ -8,8 +8,8 @@ from policies import registry
 from policies.errors import PolicyError
 from proxy.route import Pins
 from tests.cases.trimmed import Trimmed, trim
-from tests.proxy.conversations import Message, route
 from tests.proxy.counted import total
+from tests.proxy.dialogues import Message, route
 
 
 def _needs_nothing(name: str) -> bool:

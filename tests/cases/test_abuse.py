@@ -17,7 +17,7 @@ from tests.cases.histories import histories
 from tests.cases.shapes import POLICIES
 from tests.fakes.server import connected
 from tests.fakes.upstream import FakeUpstream
-from tests.proxy.conversations import Message, body, dialogue, route, user
+from tests.proxy.dialogues import Message, body, dialogue, route, user
 from tests.proxy.proxied import Start, post
 from tests.validator import worsened
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.intake import Incoming
 from proxy.pipeline import Pipeline
+from proxy.pipeline.intake import Incoming
 from proxy.route import OnOverflow
 from proxy.wire import parse
 from tests.cases.histories import stamped
@@ -16,7 +16,7 @@ from tests.cases.shapes import calls, every_policy, result
 from tests.cases.trimmed import trim, trim_bytes
 from tests.fakes.upstream import Exchange, FakeUpstream
 from tests.proxy.chat_bodies import Body, bodies
-from tests.proxy.conversations import assistant, body, dialogue, route, system, user, words
+from tests.proxy.dialogues import assistant, body, dialogue, route, system, user, words
 from tests.proxy.proxied import Records, Start, post
 from tests.proxy.talks import Talk, answering
 

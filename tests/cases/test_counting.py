@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from tests.cases.trimmed import settled, trim
 from tests.fakes.upstream import FakeUpstream
-from tests.proxy.conversations import assistant, body, dialogue, route, system, user, words
 from tests.proxy.counted import total
+from tests.proxy.dialogues import assistant, body, dialogue, route, system, user, words
 from tests.proxy.proxied import Records, Start, post
 from tests.proxy.test_pixels import jpeg, png, url
 

@@ -4,7 +4,7 @@ import pytest
 
 from tests.fakes.server import connected
 from tests.fakes.upstream import Exchange, FakeUpstream
-from tests.proxy.conversations import body, dialogue, system, user
+from tests.proxy.dialogues import body, dialogue, system, user
 from tests.proxy.proxied import Start
 
 SMALL = "defaults: {window: 1000, reserve_output: 0, policy: fifo}"

@@ -11,8 +11,8 @@ from tests.cases.histories import histories, stamped
 from tests.cases.shapes import POLICIES, calls, cut, every_policy, result
 from tests.cases.trimmed import trim
 from tests.fakes.upstream import FakeUpstream
-from tests.proxy.conversations import Message, assistant, body, call, dialogue, route, system, user, words
 from tests.proxy.counted import total
+from tests.proxy.dialogues import Message, assistant, body, call, dialogue, route, system, user, words
 from tests.proxy.proxied import Start, post
 from tests.validator import violations, worsened
 

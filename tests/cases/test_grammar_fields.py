@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from proxy.outcome import Action
+from proxy.pipeline.outcome import Action
 from proxy.route import OnOverflow
 from tests.cases.histories import stamped
 from tests.cases.shapes import calls, every_policy, result
 from tests.cases.trimmed import trim
-from tests.proxy.conversations import Message, assistant, call, dialogue, route, system, user, words
 from tests.proxy.counted import total
+from tests.proxy.dialogues import Message, assistant, call, dialogue, route, system, user, words
 
 # A22, A23, A25: fields and parts that nobody here knows
 

@@ -4,15 +4,15 @@ from typing import Any
 
 import pytest
 
-from proxy.grouping import alternates, begins_with_user
-from proxy.outcome import Action
+from proxy.pipeline.outcome import Action
 from proxy.route import Alternate, OnOverflow, Pins
 from proxy.wire import parse
+from proxy.wire.grouping import alternates, begins_with_user
 from tests.cases.histories import stamped
 from tests.cases.shapes import POLICIES, calls, every_policy, result
 from tests.cases.trimmed import settled, trim
-from tests.proxy.conversations import Message, agent, assistant, body, call, dialogue, route, system, user, words
 from tests.proxy.counted import total
+from tests.proxy.dialogues import Message, agent, assistant, body, call, dialogue, route, system, user, words
 
 # A08, A10, A11: who is first, who is last, whose turn it is
 

@@ -11,7 +11,7 @@ import pytest
 import regex
 
 from proxy.errors import ClientError
-from proxy.outcome import Action
+from proxy.pipeline.outcome import Action
 from proxy.route import OnOverflow
 from proxy.tokens import Counter
 from tests.cases.histories import stamped
@@ -19,7 +19,7 @@ from tests.cases.shapes import calls, every_policy, result
 from tests.cases.trimmed import trim
 from tests.fakes.server import connected
 from tests.fakes.upstream import Exchange, FakeUpstream
-from tests.proxy.conversations import agent, assistant, body, call, dialogue, route, system, user, words
+from tests.proxy.dialogues import agent, assistant, body, call, dialogue, route, system, user, words
 from tests.proxy.proxied import Records, Start, post
 from tests.validator import worsened
 
@@ -134,7 +134,6 @@ def test_a_giant_result_is_cut_in_its_middle_between_characters(text: str, parts
 TURNS = [user("q"), *(message for n in range(600) for message in (user(f"u{n}"), assistant(f"a{n}")))][1:]
 
 
-@pytest.mark.xfail(strict=True, reason="not built yet: max_messages")
 @pytest.mark.parametrize("kind", ["turns", "calls", "late instructions"])
 @pytest.mark.parametrize("policy", ["fifo", "priority"])
 def test_no_more_messages_are_sent_than_a_provider_takes(policy: str, kind: str) -> None:

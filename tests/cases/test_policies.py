@@ -11,8 +11,8 @@ from tests.cases.histories import stamped
 from tests.cases.shapes import calls, every_policy, result
 from tests.cases.trimmed import trim
 from tests.fakes.upstream import Exchange, FakeUpstream, completion
-from tests.proxy.conversations import assistant, body, dialogue, route, system, user, words
 from tests.proxy.counted import total
+from tests.proxy.dialogues import assistant, body, dialogue, route, system, user, words
 from tests.proxy.proxied import Records, Start, post
 from tests.validator import worsened
 

@@ -12,7 +12,7 @@ import zstandard
 
 from tests.fakes.server import connected
 from tests.fakes.upstream import Exchange, FakeUpstream
-from tests.proxy.conversations import body, dialogue, user
+from tests.proxy.dialogues import body, dialogue, user
 from tests.proxy.proxied import Records, Start, post
 from tests.validator import worsened
 

@@ -9,12 +9,12 @@ import pytest
 from policies.fifo import Fifo
 from policies.plan import Plan
 from policies.types import Context, Window
-from proxy.outcome import Action
+from proxy.pipeline.outcome import Action
 from proxy.route import OnOverflow
 from tests.cases.trimmed import trim
 from tests.fakes.upstream import Exchange, FakeUpstream, completion
-from tests.proxy.conversations import agent, assistant, body, dialogue, route, system, user, words
 from tests.proxy.counted import total
+from tests.proxy.dialogues import agent, assistant, body, dialogue, route, system, user, words
 from tests.proxy.proxied import Start, post
 from tests.validator import worsened
 

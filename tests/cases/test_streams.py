@@ -14,7 +14,7 @@ import pytest
 from proxy.streaming import Reader
 from tests.fakes.server import connected
 from tests.fakes.upstream import Exchange, FakeUpstream
-from tests.proxy.conversations import assistant, body, dialogue, user, words
+from tests.proxy.dialogues import assistant, body, dialogue, user, words
 from tests.proxy.proxied import Records, Start, post
 
 LARGE, SMALL = "defaults: {window: 128000}", "defaults: {window: 1000, reserve_output: 0, policy: fifo}"

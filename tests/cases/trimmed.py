@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from proxy import wire
-from proxy.grouping import alternates, begins_with_user
-from proxy.intake import Incoming
-from proxy.outcome import Action, Outcome
 from proxy.pipeline import Pipeline
+from proxy.pipeline.intake import Incoming
+from proxy.pipeline.outcome import Action, Outcome
 from proxy.route import Route
-from tests.proxy.conversations import Message, body
+from proxy.wire.grouping import alternates, begins_with_user
+from tests.proxy.dialogues import Message, body
 from tests.validator import worsened
 
 

@@ -4,10 +4,11 @@ import asyncio
 
 from starlette.types import Receive, Scope, Send
 
-from proxy import answers, routes, targets
+from proxy import routes
 from proxy.errors import ClientError
-from proxy.relay import End
+from proxy.http import answers, targets
 from proxy.upstream import Upstream
+from proxy.upstream.relay import End
 
 
 class Passthrough:

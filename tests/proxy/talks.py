@@ -8,8 +8,8 @@ import httpx2
 
 from proxy import wire
 from tests.fakes.upstream import Exchange, FakeUpstream
-from tests.proxy.conversations import Message, words
 from tests.proxy.counted import total
+from tests.proxy.dialogues import Message, words
 
 MODEL = "gpt-4o"
 

@@ -7,12 +7,13 @@ from pydantic import BaseModel
 
 from policies.fifo import Fifo
 from policies.priority import Priority
-from proxy import config, yaml_paths
+from proxy import config
+from proxy.config import yaml_paths
+from proxy.config.schema import DEFAULT_POLICY, Config, Defaults, Match, RouteSettings, Upstream
 from proxy.economics import Economy
+from proxy.embeddings.vectors import Source
 from proxy.errors import ConfigError
 from proxy.route import Alternate, Mode, OnOverflow, Summaries, SummaryKind
-from proxy.schema import DEFAULT_POLICY, Config, Defaults, Match, RouteSettings, Upstream
-from proxy.vectors import Source
 
 EXAMPLE = Path(__file__).parents[2] / "config.example.yaml"
 ROUTE = "routes: [{name: a, %s}]"
@@ -194,7 +195,10 @@ NO_ROUTE_FOR_TWO = "upstreams: {a: {base_url: http://a}, b: {base_url: http://b}
 
 BROKEN = {
     "unknown top-level key": ("srever: {}", "srever: unknown key; did you mean 'server'? Known here: audit, "),
-    "unknown nested key": ("server: {prot: 1}", "server.prot: unknown key; did you mean 'port'? Known here: admin_port"),
+    "unknown nested key": (
+        "server: {prot: 1}",
+        "server.prot: unknown key; did you mean 'port'? Known here: admin_port",
+    ),
     "unknown key of a route": (ROUTE % "treshold: 1", "routes[0].treshold: unknown key; did you mean 'thresholds'?"),
     "text for a number": ("server: {port: '80'}", "server.port: must be a whole number, got '80'"),
     "boolean for a number": ("server: {workers: true}", "server.workers: must be a whole number, got true"),

@@ -10,16 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.canonical import digest
 from proxy.conversations import GENERATIONS, LOOK, Conversations
-from proxy.identity import Chain
-from proxy.known import Known, Status
-from proxy.ledger import Ledger
+from proxy.conversations.identity import Chain
+from proxy.conversations.known import Known, Status
+from proxy.conversations.ledger import Ledger
+from proxy.conversations.turns import Turns
 from proxy.stores.contract import Store
 from proxy.stores.opening import open_store
 from proxy.stores.steady import Limits
-from proxy.turns import Turns
-from tests.proxy.conversations import Message, assistant, user
+from proxy.wire.canonical import digest
+from tests.proxy.dialogues import Message, assistant, user
 from tests.proxy.shared_store import SharedStore
 
 SECRET = "the harbour code is 7341"

@@ -11,7 +11,7 @@ from proxy.errors import ConfigError
 from proxy.experiment import Arm, Experiment
 from proxy.offline import trim_body
 from tests.fakes.upstream import FakeUpstream
-from tests.proxy.conversations import user, words
+from tests.proxy.dialogues import user, words
 from tests.proxy.proxied import Records, Start, post
 from tests.proxy.talks import MODEL, Talk, answering
 

@@ -9,7 +9,7 @@ import openai
 import pytest
 
 from tests.fakes.upstream import Exchange, FakeUpstream
-from tests.proxy.conversations import agent, body, dialogue, user
+from tests.proxy.dialogues import agent, body, dialogue, user
 from tests.proxy.proxied import Records, Start, post
 from tests.validator import violations, worsened
 

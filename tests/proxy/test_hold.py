@@ -11,7 +11,7 @@ import httpx2
 import pytest
 
 from tests.fakes.upstream import Exchange, FakeUpstream
-from tests.proxy.conversations import Message, assistant, system, user, words
+from tests.proxy.dialogues import Message, assistant, system, user, words
 from tests.proxy.proxied import Records, Start
 from tests.proxy.talks import Sent, Talk, answer, chunks, dumped, reply, size
 from tests.validator import violations

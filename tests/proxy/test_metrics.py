@@ -12,11 +12,11 @@ from prometheus_client.parser import text_string_to_metric_families
 from policies import registry
 from proxy import metrics as metrics_module
 from proxy.metrics import MODELS, Metrics
-from proxy.outcome import Action, Outcome, Stages
-from proxy.relay import End
+from proxy.pipeline.outcome import Action, Outcome, Stages
 from proxy.route import Route
+from proxy.upstream.relay import End
 from tests.fakes.upstream import Exchange, FakeUpstream
-from tests.proxy.conversations import body, dialogue, user
+from tests.proxy.dialogues import body, dialogue, user
 from tests.proxy.proxied import Records, Start, post
 
 SMALL = "defaults: {window: 1000, reserve_output: 0, policy: fifo, breathing_turns: 0}"

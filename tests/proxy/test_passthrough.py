@@ -11,8 +11,8 @@ from fakes.proxying import Passthrough
 from fakes.server import RawClient, connected
 from fakes.upstream import Exchange, FakeUpstream
 
-from proxy.relay import End
 from proxy.upstream import Upstream
+from proxy.upstream.relay import End
 
 BODY = b'{"model": "gpt-4o",  "messages":[{"role":"user","content":"hi \\u00e9\\/"}], "seed": 1.0}'
 

@@ -10,14 +10,14 @@ import pytest
 
 from policies.plan import Evict, Plan
 from policies.types import Context, Need, Policy, Window
-from proxy import trimming, wire
+from proxy import wire
 from proxy.errors import ClientError
-from proxy.intake import Incoming
-from proxy.outcome import Action, Outcome
-from proxy.pipeline import Pipeline
+from proxy.pipeline import Pipeline, trimming
+from proxy.pipeline.intake import Incoming
+from proxy.pipeline.outcome import Action, Outcome
 from proxy.route import OnOverflow, Route
 from proxy.tokens import Cache, Counter, counter
-from tests.proxy.conversations import Message, agent, assistant, body, call, dialogue, route, system, user, words
+from tests.proxy.dialogues import Message, agent, assistant, body, call, dialogue, route, system, user, words
 from tests.validator import violations, worsened
 
 

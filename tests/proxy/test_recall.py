@@ -7,13 +7,13 @@ import pytest
 
 from policies.types import Kind
 from proxy import tokens, wire
-from proxy.chat import Message
-from proxy.library import Library
-from proxy.missing import Spans
-from proxy.notes import Keys, Note, Quote, render
-from proxy.placed import alone
+from proxy.conversations.notes import Keys, Note, Quote, render
+from proxy.conversations.placed import alone
 from proxy.recall import choose
-from tests.proxy.conversations import body, system, user, words
+from proxy.recall.library import Library
+from proxy.recall.missing import Spans
+from proxy.wire.chat import Message
+from tests.proxy.dialogues import body, system, user, words
 
 COUNTER = tokens.counter("gpt-4o")
 KEYS = Keys(b"key")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.fakes.upstream import FakeUpstream
-from tests.proxy.conversations import Message, assistant, call, system, user, words
+from tests.proxy.dialogues import Message, assistant, call, system, user, words
 from tests.proxy.proxied import Records, Start
 from tests.proxy.talks import Sent, Talk, answering, dumped, size
 from tests.validator import violations

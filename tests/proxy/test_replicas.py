@@ -13,7 +13,7 @@ import pytest
 import pytest_asyncio
 
 from tests.fakes.upstream import Exchange, FakeUpstream, running
-from tests.proxy.conversations import Message, assistant, system, user, words
+from tests.proxy.dialogues import Message, assistant, system, user, words
 from tests.proxy.replicas import Replica
 from tests.proxy.stores.redis_servers import RedisServer
 from tests.proxy.talks import Sent, Talk, answer, answering, chunks, dumped, reply, size

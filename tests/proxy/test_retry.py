@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from proxy.overflow_errors import Kind, Refusal
-from proxy.retrying import Refused, refused
+from proxy.upstream.overflow_errors import Kind, Refusal
+from proxy.upstream.retrying import Refused, refused
 from tests.fakes.upstream import Exchange, FakeUpstream, completion
-from tests.proxy.conversations import body, dialogue, user
+from tests.proxy.dialogues import body, dialogue, user
 from tests.proxy.proxied import Records, Start, post
 from tests.validator import worsened
 

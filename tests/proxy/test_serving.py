@@ -15,7 +15,7 @@ import pytest
 from proxy import serving
 from proxy.errors import ConfigError
 from tests.fakes.upstream import Exchange, FakeUpstream
-from tests.proxy.conversations import body, dialogue, user
+from tests.proxy.dialogues import body, dialogue, user
 from tests.proxy.proxied import post
 from tests.proxy.replicas import Replica
 from tests.proxy.test_metrics import Figures, figures

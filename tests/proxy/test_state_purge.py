@@ -14,7 +14,7 @@ from proxy import cli
 from proxy.app import STATE_KEY
 from proxy.stores.opening import open_store
 from tests.fakes.upstream import FakeUpstream
-from tests.proxy.conversations import body, dialogue
+from tests.proxy.dialogues import body, dialogue
 from tests.proxy.proxied import Records, Start, post
 from tests.proxy.stores.redis_servers import RedisCluster, RedisServer, free_port
 

@@ -8,7 +8,7 @@ import httpx2
 import pytest
 
 from tests.fakes.upstream import FakeUpstream
-from tests.proxy.conversations import Message, system, user, words
+from tests.proxy.dialogues import Message, system, user, words
 from tests.proxy.proxied import Records, Start
 from tests.proxy.talks import Sent, Talk, answering, dumped, size
 from tests.validator import violations

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.upstream import FakeUpstream
-from tests.proxy.conversations import system, user, words
+from tests.proxy.dialogues import system, user, words
 from tests.proxy.proxied import Start
 from tests.proxy.stores.redis_servers import RedisServer
 from tests.proxy.talks import Talk, answering

@@ -10,8 +10,8 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.assembly import Usage
 from proxy.streaming import Reader, Reading
+from proxy.streaming.assembly import Usage
 
 SSE = "text/event-stream; charset=utf-8"
 JSON = "application/json"

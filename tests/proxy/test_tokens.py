@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy import chat, tokens, wire
-from proxy.ratios import NOTHING, Ratios
+from proxy import tokens, wire
 from proxy.tokens import Cache, Measure
+from proxy.tokens.ratios import NOTHING, Ratios
+from proxy.wire import chat
 from tests.proxy.counted import message, total
 
 WEATHER = {

@@ -8,9 +8,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from proxy import wire
-from proxy.chat import Message, Shape, Text
-from proxy.memo import Memo
 from proxy.wire import NotChat, Reason
+from proxy.wire.chat import Message, Shape, Text
+from proxy.wire.memo import Memo
 from tests.proxy.chat_bodies import bodies
 
 USER = b'{"role":"user","content":"hi"}'

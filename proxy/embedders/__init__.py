@@ -1,1 +1,0 @@
-"""Where vectors come from: a model in this process, or an endpoint."""

@@ -1,0 +1,72 @@
+"""The head of a request, bounded in size and time, which uvicorn's own protocol leaves open."""
+
+import asyncio
+from typing import Any, ClassVar
+
+from starlette.types import Receive, Scope, Send
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from proxy.http.answers import error_response
+
+
+class BoundedHeads(HttpToolsProtocol):
+    """One connection of a client: a head larger than `max_bytes` gets a 431, one later than `timeout_s` an end.
+
+    uvicorn makes its protocols itself, so both are set on the class.
+    """
+
+    max_bytes: ClassVar[int] = 64 * 1024
+    timeout_s: ClassVar[float] = 60.0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait for the first head."""
+        super().connection_made(transport)
+        self._late: asyncio.TimerHandle | None = None
+        self._unread = 0
+        self._wait()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait no longer."""
+        self._settle()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Read on, and give up on a head that is too large before its end has come."""
+        self._unread += len(data)
+        super().data_received(data)
+        if self._late is None:
+            self._unread = 0  # no head is open
+        elif self._unread > self.max_bytes:
+            self._settle()
+            self.transport.write(b"HTTP/1.1 431 \r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
+            self.transport.close()
+
+    def on_message_begin(self) -> None:
+        """A head begins."""
+        super().on_message_begin()
+        self._wait()
+
+    def on_headers_complete(self) -> None:
+        """A head is there: have it answered."""
+        self._settle()
+        if len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers) <= self.max_bytes:
+            super().on_headers_complete()
+            return
+        app, self.app = self.app, _too_large
+        super().on_headers_complete()
+        self.app = app
+
+    def _wait(self) -> None:
+        if self._late is None:
+            self._late = self.loop.call_later(self.timeout_s, self.transport.close)
+
+    def _settle(self) -> None:
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None
+
+
+async def _too_large(scope: Scope, receive: Receive, send: Send) -> None:
+    message = f"request head: must be at most {BoundedHeads.max_bytes} bytes"
+    close: Any = [(b"connection", b"close")]
+    await error_response(431, "head_too_large", message, extra=close)(scope, receive, send)

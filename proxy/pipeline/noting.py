@@ -1,0 +1,139 @@
+"""The notes of one request: what they cost, the summaries of a cut, and what comes back for the prompt."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from policies.types import Kind
+from proxy.conversations.ledger import Ledger
+from proxy.conversations.notes import Keys, Note, ordered, render
+from proxy.conversations.placed import Placed, place
+from proxy.guard import Faults
+from proxy.pipeline.gathering import Gathered, last_user
+from proxy.pipeline.intake import Incoming, Reading
+from proxy.pipeline.prompt import Prompt, must_alternate
+from proxy.pipeline.record import Write
+from proxy.recall.extracts import extract
+from proxy.recall.library import Library
+from proxy.recall.recalling import Costs, forgotten, limit, points_back, recalled, share, wanted
+from proxy.route import SummaryKind
+from proxy.wire.chat import Message
+
+OLD, NEW = 8, 20  # the most relevant messages that were left out, the newest that were not: which does a prompt mean?
+FRAME = 64  # tokens: about what a summary's heading, marks and labels take beside its own words
+
+
+@dataclass(frozen=True, slots=True)
+class Noting:
+    """Makes the notes of one request. Nothing here raises: a note that fails is a fault, and is left out."""
+
+    incoming: Incoming
+    reading: Reading
+    keys: Keys
+    library: Library
+    faults: Faults
+
+    @property
+    def share(self) -> int:
+        """Tokens that all live recall notes may take together."""
+        return share(self.incoming.route, self.incoming.trimmer, self.reading.budget.tokens)
+
+    @property
+    def summary_tokens(self) -> int:
+        """Tokens that one summary may cost; 0 where none are to be written."""
+        summaries = self.incoming.route.summaries
+        return 0 if summaries.kind is SummaryKind.OFF else summaries.max_tokens + FRAME
+
+    @property
+    def merge(self) -> bool:
+        """Whether notes are the first words of a user's message, rather than messages of their own."""
+        return self.incoming.route.merge_notes or must_alternate(self.incoming.route, self.messages)
+
+    @property
+    def messages(self) -> Sequence[Message]:
+        """The client's messages."""
+        return self.reading.chat.messages
+
+    def recalls(self, ledger: Ledger) -> bool:
+        """Whether something may come back for this request's prompt."""
+        return self.share > 0 and forgotten(ledger) and wanted(self.messages)
+
+    def cost(self, prompt: Prompt, note: Note) -> int:
+        """Tokens that a note would add to a prompt."""
+        text = render(note, self.messages, self.keys)
+        if text is None:
+            return 0
+        there = [(p.note, p.text) for p in prompt.notes if note.merge and p.note.merge and p.note.before == note.before]
+        placed: list[Placed] = list(place([*there, (note, text)], prompt.messages, self.reading.counter.message))
+        return placed[-1].tokens
+
+    def writer(self, prompt: Prompt, gathered: Gathered) -> Write | None:
+        """Makes extractive summaries; None where the route wants none."""
+        if self.incoming.route.summaries.kind is SummaryKind.OFF:
+            return None
+
+        def written(note: Note, room: int, before: Sequence[Note]) -> Note | None:
+            with self.faults.guard("summary"):
+                return extract(
+                    note,
+                    self.messages,
+                    room,
+                    library=self.library,
+                    count=self.reading.counter.content,
+                    cost=partial(self.cost, prompt),
+                    vectors=gathered.vectors,
+                    before=before,
+                )
+            return None
+
+        return written
+
+    def recall(
+        self, ledger: Ledger, prompt: Prompt, scores: Mapping[int, float], most: int, *, last: bool = False
+    ) -> Ledger:
+        """The ledger with one more recall note, within a prompt of `most` tokens; the same where there is none.
+
+        It is the `last` where nothing follows on this request.
+        """
+        route = self.incoming.route
+        with self.faults.guard("recall"):
+            asks = last or self.asks(ledger, scores)
+            note = recalled(
+                ledger,
+                self.messages,
+                self.reading.groups,
+                scores,
+                limit(prompt, self.share, most, asks=asks, last=last),
+                exclude_tools=route.recall_exclude_tools,
+                merge=self.merge,
+                library=self.library,
+                costs=Costs(text=self.reading.counter.content, note=partial(self.cost, prompt)),
+            )
+            if note is not None and all(each.id != note.id for each in ledger.notes):
+                return replace(ledger, notes=ordered((*ledger.notes, note)))
+        return ledger
+
+    def asks(self, ledger: Ledger, scores: Mapping[int, float]) -> bool:
+        """Whether the prompt asks for something that was left out, rather than goes on with what is there."""
+        query = last_user(self.messages)
+        if query is None:
+            return False
+        gone = {*ledger.drops, *ledger.clears, *ledger.truncations} & scores.keys()
+        passages = {i: self.library.passage(self.messages[i]) for i in scores}
+        old = [passages[i] for i in sorted(gone, key=lambda i: -scores[i])[:OLD]]
+        new = [passages[i] for i in sorted(scores.keys() - gone)[-NEW:] if not self._asking(i)]
+        return points_back(self.messages[query].text, old, new, list(passages.values()))
+
+    def _asking(self, index: int) -> bool:
+        """Whether a message is a question: it has the words, and no answer."""
+        return self.messages[index].text.rstrip().endswith(("?", "？"))
+
+    def written(self, ledger: Ledger) -> Mapping[tuple[int, ...], str]:
+        """The texts of the summaries that a model has written before, by the messages that they cover."""
+        opened = self.keys.open or bytes
+        found = ((note.covers, opened(note.sealed)) for note in ledger.notes if note.sealed is not None)
+        return {covers: text.decode("utf-8", "replace") for covers, text in found if text is not None}
+
+    def drafts(self, before: Ledger, after: Ledger) -> tuple[Note, ...]:
+        """The summaries that a cut made, for a model to write better ones."""
+        return tuple(n for n in after.notes if n.kind is Kind.SUMMARY and n not in before.notes and n.sealed is None)

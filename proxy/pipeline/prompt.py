@@ -1,0 +1,250 @@
+"""The prompt as it would be sent: the client's messages with a ledger applied, counted, and seen as a window. (pure)"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+
+from policies.lru_token import accesses
+from policies.types import Kind, Need, Slot, Window
+from proxy.conversations.ledger import Ledger
+from proxy.conversations.notes import Keys
+from proxy.conversations.placed import Placed, place
+from proxy.pipeline.budget import LOWEST_TARGET
+from proxy.pipeline.keeping import keep
+from proxy.route import Alternate, Pins, Route
+from proxy.wire.chat import Message, Text
+from proxy.wire.grouping import INSTRUCTIONS, Group, alternates
+
+GROWTH_SLOTS = 64  # how many of the newest slots tell how fast a conversation grows: single results vary tenfold
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prompt:
+    """`messages` and `tokens` run parallel to the client's messages; a message that is gone is None and costs 0."""
+
+    groups: tuple[Group, ...]
+    messages: tuple[Message | None, ...]
+    tokens: tuple[int, ...]
+    overhead: int
+    notes: tuple[Placed, ...] = ()
+
+    @property
+    def used(self) -> int:
+        """Tokens of the whole prompt, notes and overhead included."""
+        return sum(self.tokens) + sum(placed.tokens for placed in self.notes) + self.overhead
+
+    @property
+    def growth(self) -> float:
+        """Tokens that a turn adds: a turn is one request, a reply with what answers it, of a user or of tools.
+
+        Mean over the newest GROWTH_SLOTS slots that are live, by how many of them a request can end with.
+        """
+        live = (group for group in reversed(self.groups) if group.role not in INSTRUCTIONS and self.live(group))
+        newest = list(islice(live, GROWTH_SLOTS))
+        turns = sum(1 for group in newest if group.role != "assistant")
+        return sum(self.tokens[i] for group in newest for i in group.messages) / max(1, turns)
+
+    def live(self, group: Group) -> bool:
+        """Whether the group is still in the prompt."""
+        return self.messages[group.messages[0]] is not None
+
+
+def assemble(
+    messages: Sequence[Message],
+    groups: tuple[Group, ...],
+    ledger: Ledger,
+    overhead: int,
+    count: Callable[[Message], int],
+    keys: Keys | None = None,
+    own: Sequence[int] | None = None,
+) -> Prompt:
+    """Apply the ledger and count what is left; `keys` are those that its notes were made with.
+
+    `own` are the tokens of the client's messages where they are known: then only what the ledger changes is counted.
+    """
+    sent: list[Message | None] = list(messages)
+    tokens = list(map(count, messages) if own is None else own)
+    for index in (*ledger.clears, *ledger.truncations):
+        sent[index] = changed = ledger.message(index, messages[index])
+        tokens[index] = 0 if changed is None else count(changed)
+    for index in ledger.drops:
+        sent[index], tokens[index] = None, 0
+    notes = tuple(place(ledger.rendered(messages, keys or Keys()), sent, count)) if ledger.notes else ()
+    return Prompt(groups=groups, messages=tuple(sent), tokens=tuple(tokens), overhead=overhead, notes=notes)
+
+
+def slot_id(group: Group) -> str:
+    """The name of a slot in plans and audit records: where it begins, so it says nothing of what it holds."""
+    return f"m{group.messages[0]}"
+
+
+def pinned(messages: Sequence[Message], groups: Sequence[Group], pins: Pins, asked: frozenset[int]) -> frozenset[int]:
+    """Indexes of the groups that no policy may touch.
+
+    System and developer messages wherever they stand, the last user message (the newest slot where there is none: a
+    prompt of instructions alone asks nothing), a trailing assistant message, the first user message, and what the
+    route or the client (`asked`: message indexes) pins.
+    """
+    users = [g for g, group in enumerate(groups) if group.role == "user"]
+    found = {g for g, group in enumerate(groups) if group.role in INSTRUCTIONS}
+    found.update(users[-1:] or [g for g in range(len(groups)) if g not in found][-1:])
+    if pins.first_user:
+        found.update(users[:1])
+    if messages[-1].role == "assistant":
+        found.update(g for g, group in enumerate(groups) if len(messages) - 1 in group.messages)
+    for g, group in enumerate(groups):
+        if asked.intersection(group.messages) or _pinned_by_route([messages[i] for i in group.messages], pins):
+            found.add(g)
+    return frozenset(found)
+
+
+def _pinned_by_route(messages: Sequence[Message], pins: Pins) -> bool:
+    if pins.tools and any(call.name in pins.tools for message in messages for call in message.calls):
+        return True
+    return bool(pins.text) and any(regex.search(m.text) for m in messages for regex in pins.text)
+
+
+def window(
+    prompt: Prompt,
+    original: Sequence[Message],
+    route: Route,
+    budget: int,
+    asked: frozenset[int],
+    content: Callable[[Message], int],
+    needs: frozenset[Need] = frozenset(),
+    first_seen: Callable[[int], float | None] = lambda _: None,
+    target: int | None = None,
+) -> Window:
+    """The live slots of a prompt with their pins and protection, and what the policy needs to know of their use.
+
+    `asked` are the messages that the client pins; `content` gives the tokens of a message's content, `first_seen`
+    when a message was first seen, in seconds since the epoch. `target` is what the cut goes down to, in tokens; None:
+    the deepest it could be. The oldest slots are protected as far as it can be met beside them.
+    """
+    pins = pinned(original, prompt.groups, route.pins, asked)
+    live = [g for g, group in enumerate(prompt.groups) if prompt.live(group)]
+    protected = set(live[-route.protect_last :] if route.protect_last else ())
+    slots = [
+        _slot(prompt, g, content, first_seen(prompt.groups[g].messages[0]), pinned=g in pins, protected=g in protected)
+        for g in live
+    ]
+    slots = _release_large_task(slots, prompt, budget, asked, route)
+    slots = _with_notes(slots, prompt, first_seen)
+    alternate = must_alternate(route, original)
+    slots = keep(
+        slots,
+        route.keep_prefix * budget,
+        target=min(LOWEST_TARGET, route.targets.emergency) * budget if target is None else target,
+        limit=(route.targets.emergency - route.recall_budget) * budget,  # with the largest note within any target
+        overhead=prompt.overhead,
+        marked=marked(prompt),
+        alternate=alternate,
+    )
+    if Need.USES in needs:
+        slots = _used(slots)
+    return Window(
+        slots=tuple(slots),
+        budget=budget,
+        used=prompt.used,
+        overhead=prompt.overhead,
+        alternate=alternate,
+        user_first=_user_first(route, prompt.groups),
+    )
+
+
+def _slot(
+    prompt: Prompt,
+    g: int,
+    content: Callable[[Message], int],
+    created_at: float | None,
+    *,
+    pinned: bool,
+    protected: bool,
+) -> Slot:
+    group = prompt.groups[g]
+    messages = [m for i in group.messages if (m := prompt.messages[i]) is not None]
+    results = [m for m in messages if m.answers is not None]
+    return Slot(
+        id=slot_id(group),
+        role=group.role,
+        kind=group.kind,
+        text="\n".join(m.text for m in messages),
+        tokens=sum(prompt.tokens[i] for i in group.messages),
+        turn=g,
+        created_at=created_at,
+        pinned=pinned,
+        protected=protected and not pinned,
+        orphan=group.orphan,
+        results=len(results) if group.kind is Kind.TOOL else 0,
+        result_tokens=sum(content(m) for m in results) if group.kind is Kind.TOOL else 0,
+    )
+
+
+def _with_notes(slots: list[Slot], prompt: Prompt, first_seen: Callable[[int], float | None]) -> list[Slot]:
+    """The slots with those of the notes among them, where they stand."""
+    if not prompt.notes:
+        return slots
+    turns = {index: g for g, group in enumerate(prompt.groups) for index in group.messages}
+    placed = [
+        (each.note.before, 0, each.slot(turns.get(each.note.messages[0], 0), first_seen(each.note.messages[0])))
+        for each in prompt.notes
+    ]
+    own = [(prompt.groups[slot.turn].messages[0], 1, slot) for slot in slots]
+    return [slot for _, _, slot in sorted((*placed, *own), key=lambda each: each[:2])]
+
+
+def _release_large_task(
+    slots: list[Slot], prompt: Prompt, budget: int, asked: frozenset[int], route: Route
+) -> list[Slot]:
+    """The first user message is protected instead of pinned where it alone is over a quarter of the budget."""
+    users = [slot for slot in slots if slot.role == "user"]
+    if len(users) < 2 or not route.pins.first_user or users[0].tokens <= budget / 4:
+        return slots
+    task = users[0]
+    messages = [prompt.messages[i] for i in prompt.groups[task.turn].messages]
+    if asked.intersection(prompt.groups[task.turn].messages):
+        return slots
+    if _pinned_by_route([m for m in messages if m is not None], route.pins):
+        return slots
+    return [replace(slot, pinned=False, protected=True) if slot is task else slot for slot in slots]
+
+
+def marked(prompt: Prompt) -> frozenset[str]:
+    """The ids of the live slots on which the client put a cache marker."""
+    return frozenset(
+        slot_id(group)
+        for group in prompt.groups
+        if any(message.marked for i in group.messages if (message := prompt.messages[i]) is not None)
+    )
+
+
+def _used(slots: list[Slot]) -> list[Slot]:
+    """The slots with when they were last taken up by a later one, and how often."""
+    found = accesses(slots)
+    times = {slot.turn: slot.created_at for slot in slots}
+    return [
+        replace(slot, reference_count=slot.reference_count + access.references, last_accessed_at=times.get(access.turn))
+        if (access := found.get(slot.id)) is not None
+        else slot
+        for slot in slots
+    ]
+
+
+def must_alternate(route: Route, messages: Sequence[Message]) -> bool:
+    """Whether user and assistant turns must alternate in what is sent."""
+    if route.alternate_roles is Alternate.AS_INPUT:
+        return alternates(messages)
+    return route.alternate_roles is Alternate.STRICT
+
+
+def _user_first(route: Route, groups: Sequence[Group]) -> bool:
+    if route.first_role_user is not None:
+        return route.first_role_user
+    return next((g.role == "user" for g in groups if g.role not in ("system", "developer")), False)
+
+
+def shortenable(message: Message) -> bool:
+    """Whether overflow may cut from this message: a user's or a tool's, of plain strings and text parts only."""
+    if message.role not in ("user", "tool", "function") or not message.parts:
+        return False
+    return all(isinstance(part, Text) for part in message.parts)

@@ -1,0 +1,336 @@
+"""The steps of trimming one request, each without waiting for anything: weigh, cut, recall, render."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+
+from policies.plan import Plan
+from policies.relevance import pooled
+from policies.types import Context, Kind, Need, Policy, Window
+from proxy.conversations.ledger import Ledger
+from proxy.conversations.notes import Keys, Note
+from proxy.errors import ClientError
+from proxy.guard import Faults
+from proxy.pipeline import budget as budgets
+from proxy.pipeline import thinning
+from proxy.pipeline.budget import Trigger
+from proxy.pipeline.decision import Decision, Fate, decide
+from proxy.pipeline.gathering import Gathered, Gatherer, by_slot
+from proxy.pipeline.intake import Incoming, Reading
+from proxy.pipeline.noting import Noting
+from proxy.pipeline.outcome import Action, Outcome
+from proxy.pipeline.preparation import Given, serves
+from proxy.pipeline.prompt import Prompt, assemble, marked, window
+from proxy.pipeline.record import Written, record
+from proxy.recall.recalling import wanted, without_recall
+from proxy.route import Mode, OnOverflow, Route
+from proxy.tokens import Cache, media
+from proxy.wire.chat import Message
+from proxy.wire.splice import splice
+
+FirstSeen = Callable[[int], float | None]
+"""When a message was first seen, in seconds since the epoch, by its index; None where nobody knows."""
+
+
+def _unknown(_: int) -> None:
+    return None
+
+
+class Trimming:
+    """One request on its way; what each step finds out is written into its outcome."""
+
+    def __init__(
+        self,
+        incoming: Incoming,
+        reading: Reading,
+        counts: Cache,
+        outcome: Outcome,
+        faults: Faults,
+        gatherer: Gatherer,
+        keys: Keys,
+    ) -> None:
+        self._incoming = incoming
+        self._gatherer = gatherer
+        self._keys = keys
+        self.noting = Noting(incoming, reading, keys, gatherer.library, faults)
+        self._reading = reading
+        self._counts = counts
+        self._outcome = outcome
+        self._faults = faults
+        self._overhead = faults.attempt("counter", lambda: reading.counter.overhead(reading.chat.settings), 0)
+        self._full: Prompt | None = None
+        self._counted: list[int] | None = None
+        self._made: list[tuple[Ledger, Prompt]] = []
+        self._relevances: Mapping[int, float] | None = None
+        outcome.counted = True
+        guesses = (media.guessed(part) for message in reading.chat.messages for part in message.parts)
+        outcome.estimated = reading.counter.estimated or any(guesses)
+        outcome.overhead_tokens = self._overhead
+        outcome.slots_total = len(reading.groups)
+
+    def weigh(self, ledger: Ledger) -> tuple[Ledger, Prompt]:
+        """The ledger as it applies to these messages, and the prompt it makes; every message is counted once ever."""
+        reading, outcome = self._reading, self._outcome
+        with outcome.stages.stage("count"):
+            ledger = ledger.settled(reading.groups, reading.pins) if ledger else ledger
+            if self._full is None:
+                self._full = self.prompt(Ledger())
+            prompt = self.prompt(ledger) if ledger else self._full
+        outcome.tokens_before = self._full.used
+        outcome.utilization_before = self._share(self._full)
+        outcome.tokens_after, outcome.utilization_after = prompt.used, self._share(prompt)
+        outcome.replayed = sum(1 for group in reading.groups if not prompt.live(group)) if ledger else 0
+        outcome.replayed_from = ledger.decision or None
+        return ledger, prompt
+
+    def prompt(self, ledger: Ledger) -> Prompt:
+        """The prompt under a ledger, counted; the same object for the ledgers of the last two calls."""
+        for made in self._made:
+            if made[0] == ledger:
+                return made[1]
+        exact = partial(self._counts.message, self._reading.counter)
+        prompt = self._faults.attempt("counter", lambda: self._assembled(ledger, exact, self._own()), None)
+        if prompt is None:  # once for all messages, not once for each
+            prompt = self._assembled(ledger, self._count, None)
+        self._made = [(ledger, prompt), *self._made[:1]]
+        return prompt
+
+    def _own(self) -> list[int]:
+        """The tokens of the client's own messages."""
+        if self._counted is None:
+            self._counted = self._counts.messages(self._reading.counter, self._reading.chat.messages)
+        return self._counted
+
+    def _assembled(self, ledger: Ledger, count: Callable[[Message], int], own: Sequence[int] | None) -> Prompt:
+        chat, groups = self._reading.chat, self._reading.groups
+        return assemble(chat.messages, groups, ledger, self._overhead, count, self._keys, own=own)
+
+    def trigger(self, prompt: Prompt) -> Trigger | None:
+        """The cut that a prompt calls for, or the upstream's refusal of it."""
+        if self._incoming.refused is not None:
+            return Trigger.RETRY
+        due = budgets.trigger(self._incoming.route, prompt.used, self._reading.budget.tokens)
+        return Trigger.NORMAL if due is None and self._crowded(prompt) else due
+
+    def fits(self, prompt: Prompt) -> bool:
+        """Whether a prompt is within the budget, and within the number of messages that the route sends."""
+        return prompt.used <= self._reading.budget.tokens and not self._crowded(prompt)
+
+    def _crowded(self, prompt: Prompt) -> bool:
+        most = self._incoming.route.max_messages
+        return most is not None and thinning.messages(prompt) > most
+
+    @property
+    def dense(self) -> bool:
+        """Whether vectors are of use to the policy, or to recall for it."""
+        return bool(self._incoming.trimmer.needs & {Need.SIMILARITY, Need.VECTORS})
+
+    def cut(
+        self,
+        ledger: Ledger,
+        prompt: Prompt,
+        why: Trigger,
+        gathered: Gathered,
+        *,
+        first_seen: FirstSeen = _unknown,
+        now: float | None = None,
+        made: Plan | None = None,
+    ) -> Ledger:
+        """The ledger after a cut, which every recall note goes with; by the plan `made` ahead, where that serves.
+
+        Raises:
+            ClientError: 400 context_length_exceeded or too_many_messages, where it does not fit and the route says
+                reject.
+        """
+        route, reading, outcome = self._incoming.route, self._reading, self._outcome
+        messages, budget = reading.chat.messages, reading.budget.tokens
+        outcome.notes_gone = tuple(placed for placed in prompt.notes if placed.note.kind is Kind.RECALL)
+        overflow = max(0.0, prompt.used / budget - budgets.share(route, why))
+        if outcome.notes_gone:
+            ledger = without_recall(ledger)
+            prompt = self.prompt(ledger)
+        with outcome.stages.stage("gather"):
+            policy = self._incoming.trimmer
+            if why is Trigger.NORMAL and budgets.trigger(route, prompt.used, budget) is None and self._crowded(prompt):
+                policy = Given(Plan(policy.name, ()))  # there is room for the tokens
+            target = budgets.target(route, why, budget, prompt.growth)
+            history = max(1, target - (self.noting.share if wanted(messages) else 0))
+            seen = window(
+                prompt,
+                messages,
+                _zoned(route) if getattr(policy, "own_zone", False) else route,
+                budget,
+                reading.pins,
+                content=self._content,
+                needs=policy.needs,
+                first_seen=first_seen,
+                target=history,
+            )
+            similarity, vectors = self._by_slot(gathered)
+            context = Context(
+                query=next((m.text for m in reversed(messages) if m.role == "user"), ""),
+                overflow=overflow,
+                now=now,
+                count=reading.counter.content,
+                similarity=similarity,
+                vectors=vectors,
+                query_vector=None if gathered.query_vector is None else pooled(gathered.query_vector),
+                summary_tokens=self.noting.summary_tokens,
+            )
+            outcome.weights = self._faults.attempt("policy", lambda: weights(policy, seen, context), None)
+        with outcome.stages.stage("decide"):
+            served = made is not None and serves(made, seen, history, context)
+            outcome.prepared = "plan" if served else outcome.prepared
+            decision = decide(
+                Given(made) if made is not None and served else policy,
+                prompt,
+                seen,
+                history,
+                context,
+                ledger=ledger,
+                on_overflow=route.on_overflow,
+                room=int(route.thresholds.evict * budget),
+                recount=self.prompt,
+                faults=self._faults,
+                writer=self.noting.writer(prompt, gathered),
+                merge=self.noting.merge,
+            )
+            if route.max_messages is not None:
+                decision = self._thinned(decision, route.max_messages)
+        outcome.prompt, outcome.window, outcome.target, outcome.trigger = prompt, seen, target, why
+        outcome.policy, outcome.fates = decision.policy, decision.fates
+        gone = {id_ for id_, fate in decision.fates.items() if fate.action in ("evict", "summarize")}
+        outcome.slots_evicted = len(gone)
+        outcome.cache_marker_evicted = not gone.isdisjoint(marked(prompt))
+        if decision.unfit:
+            outcome.action = Action.UNFIT
+        if decision.overflowed:
+            outcome.reason = f"on_overflow_{route.on_overflow.value}"
+        return replace(decision.ledger, decision=outcome.audit_id, length=len(messages))
+
+    def _thinned(self, decision: Decision, most: int) -> Decision:
+        """The decision with as many slots gone, besides, as the route's number of messages asks for.
+
+        Down to the share of it that a normal cut goes down to in tokens, so that the next message asks for no other.
+        """
+        route, reading = self._incoming.route, self._reading
+        prompt = self.prompt(decision.ledger)
+        if not self._crowded(prompt):
+            return decision
+        # The oldest slots are kept for the cache's sake where tokens are short, not where messages are.
+        seen = window(
+            prompt,
+            reading.chat.messages,
+            replace(route, keep_prefix=0.0),
+            reading.budget.tokens,
+            reading.pins,
+            content=self._content,
+        )
+        force = route.on_overflow in (OnOverflow.TRUNCATE, OnOverflow.FORCE)
+        gone = thinning.thin(prompt, seen, most, max(1, int(route.targets.evict * most)), force=force)
+        ledger = record(Written(Plan(decision.policy, gone)), prompt, decision.ledger)
+        left = thinning.messages(self.prompt(ledger))
+        if left > most and route.on_overflow is OnOverflow.REJECT:
+            raise ClientError(
+                400,
+                "too_many_messages",
+                f"This request has {left} messages after everything that may be dropped is gone, and its route sends "
+                f"at most {most}. Send fewer instructions and pinned messages, or raise the route's max_messages.",
+                "messages",
+            )
+        fates = {action.slot: Fate("evict", action.score, action.reason) for action in gone}
+        unfit = decision.unfit or left > most
+        return replace(decision, ledger=ledger, fates={**decision.fates, **fates}, unfit=unfit)
+
+    def recall(self, ledger: Ledger, gathered: Gathered, why: Trigger | None, *, last: bool = False) -> Ledger:
+        """The ledger with what comes back for the prompt: after a cut, or for a new prompt below the next threshold.
+
+        This note is the `last` where nothing follows on this request.
+        """
+        if not self.noting.recalls(ledger):
+            return ledger
+        route, outcome, budget = self._incoming.route, self._outcome, self._reading.budget.tokens
+        with outcome.stages.stage("fulfil"):
+            prompt = self.prompt(ledger)
+            threshold = int(route.thresholds.evict * budget) - 1
+            most = threshold if why is None or outcome.target is None else outcome.target
+            after = self.noting.recall(ledger, prompt, self._scores(gathered), most, last=last)
+        if after is ledger:
+            return ledger
+        return replace(after, decision=outcome.audit_id, length=len(self._reading.chat.messages))
+
+    def sealed(self, ledger: Ledger, texts: Mapping[Note, bytes]) -> Ledger:
+        """The ledger with a model's summaries in the place of extractive ones, where they save tokens too."""
+        prompt = self.prompt(ledger)
+        full = self._full or self.prompt(Ledger())
+        notes = []
+        for note in ledger.notes:
+            if (sealed := texts.get(note)) is not None:
+                written = replace(note, quotes=(), sealed=sealed)
+                room = sum(full.tokens[i] for i in note.covers)
+                note = written if 0 < self.noting.cost(prompt, written) < room else note
+            notes.append(note)
+        return replace(ledger, notes=tuple(notes))
+
+    def _scores(self, gathered: Gathered) -> Mapping[int, float]:
+        """The relevance of each message to the prompt; nothing is, where that cannot be told."""
+        if self._relevances is None:
+            messages = self._reading.chat.messages
+            none: Mapping[int, float] = {}
+            work = partial(self._gatherer.relevances, messages, gathered)
+            self._relevances = self._faults.attempt("relevance", work, none)
+        return self._relevances
+
+    def _by_slot(self, gathered: Gathered) -> tuple[Mapping[str, float], Mapping[str, object]]:
+        needs = self._incoming.trimmer.needs
+        scores = self._scores(gathered) if Need.SIMILARITY in needs else {}
+        vectors = gathered.vectors if Need.VECTORS in needs else {}
+        return by_slot(self._reading.groups, scores, vectors)
+
+    def render(self, ledger: Ledger, prompt: Prompt) -> None:
+        """Splice the ledger into the body, unless the route only watches."""
+        outcome = self._outcome
+        with outcome.stages.stage("fulfil"):
+            chat = self._reading.chat
+            body = self._faults.attempt("splice", lambda: splice(chat, ledger.edits(chat.messages, self._keys)), None)
+        if body is None:
+            outcome.tokens_after, outcome.utilization_after = outcome.tokens_before, outcome.utilization_before
+            return
+        outcome.tokens_after, outcome.utilization_after = prompt.used, self._share(prompt)
+        if self._incoming.route.mode is Mode.SHADOW:
+            outcome.action = Action.SHADOW
+            return
+        outcome.body = body
+        outcome.changed = True
+        if outcome.action is Action.PASS:
+            outcome.action = Action.TRIMMED
+
+    def _share(self, prompt: Prompt) -> float:
+        return round(prompt.used / self._reading.budget.tokens, 4)
+
+    def _count(self, message: Message) -> int:
+        """A message's tokens; a third of its bytes where the counter fails."""
+        with self._faults.guard("counter"):
+            return self._counts.message(self._reading.counter, message)
+        return -(-message.size // 3)
+
+    def _content(self, message: Message) -> int:
+        """What a message costs beyond the same message without content."""
+        bare = replace(message, parts=(), digest=b"bare:" + message.digest)
+        return self._count(message) - self._count(bare)
+
+
+def weights(policy: Policy, seen: Window, context: Context) -> dict[str, object] | None:
+    """The weights that a policy decides with and why, where it has any to tell."""
+    told = getattr(policy, "weights", None)
+    if callable(told):
+        told = told(seen, context)
+    if isinstance(told, tuple) and len(told) == 2:
+        return {"alpha": round(told[0], 4), "beta": round(told[1], 4)}
+    found = {name: getattr(told, name) for name in ("alpha", "beta", "why") if hasattr(told, name)}
+    return {name: round(each, 4) if isinstance(each, float) else each for name, each in found.items()} or None
+
+
+def _zoned(route: Route) -> Route:
+    """The route for a policy that protects by itself what it keeps."""
+    return replace(route, protect_last=0, keep_prefix=0.0, pins=replace(route.pins, first_user=False))

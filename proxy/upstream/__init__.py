@@ -1,0 +1,225 @@
+"""An upstream: where requests are forwarded to, with whose key, and what comes back."""
+
+import socket
+import ssl
+from collections import deque
+from collections.abc import AsyncIterable, AsyncIterator
+
+import httpx
+
+from proxy.errors import ConfigError, UpstreamError
+from proxy.http import headers as fields
+from proxy.http import targets
+from proxy.http.headers import Headers
+from proxy.upstream.transport import Transport
+
+_CREDENTIALS = frozenset({b"authorization", b"api-key", b"x-api-key"})
+
+
+class Reply(AsyncIterator[bytes]):
+    """What an upstream answers: status and header fields, and a body that is still on its way.
+
+    Iterating it gives each chunk of the body as soon as it is there, and raises UpstreamError if it breaks off.
+    Whoever gets it closes it; closing before the end of the body drops the connection, which tells the upstream
+    to stop.
+    """
+
+    def __init__(self, name: str, response: httpx.Response) -> None:
+        self._name = name
+        if not isinstance(response.stream, httpx.AsyncByteStream):
+            raise TypeError(f"response stream: must be async, got {type(response.stream).__name__}")
+        self._stream = response.stream
+        self._body = aiter(response.stream)
+        self._peeked: deque[bytes] = deque()
+        self.status = response.status_code
+        self.headers = fields.lowered(response.headers.raw)
+
+    async def __anext__(self) -> bytes:
+        chunk = self._peeked.popleft() if self._peeked else await self._read()
+        if not chunk:
+            raise StopAsyncIteration
+        return chunk
+
+    def chunks(self) -> AsyncIterator[bytes]:
+        """The rest of the body."""
+        return self
+
+    async def peek(self, limit: int) -> bytes:
+        """The body's first bytes, until at least `limit` are there or it ends; iterating still gives them.
+
+        Raises UpstreamError if it breaks off before.
+        """
+        size = sum(map(len, self._peeked))
+        while size < limit and (chunk := await self._read()):
+            self._peeked.append(chunk)
+            size += len(chunk)
+        return b"".join(self._peeked)
+
+    async def aclose(self) -> None:
+        """Let the connection go: back to the pool if the body was read to its end, else closed."""
+        await self._stream.aclose()
+
+    async def _read(self) -> bytes:
+        try:
+            return await anext(self._body, b"")
+        except httpx.TransportError as error:
+            raise _failure(self._name, error) from error
+
+
+class Upstream:
+    """A place that speaks OpenAI's API, reached over its own pool of connections.
+
+    `base_url` is what an SDK would take as its base URL (`targets.join` has the rules). With an `api_key` that
+    key is used and the client's credentials are dropped; without, the client's go through. `connect_s` bounds
+    connecting, `idle_s` the silence before and between bytes, both in seconds; a response may take as long as it
+    likes. `ca_bundle` is a PEM file that replaces the system's trusted authorities; SSL_CERT_FILE is honoured.
+
+    Raises ConfigError for a base URL that cannot be used.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        base_url: str,
+        api_key: str | None = None,
+        *,
+        connect_s: float = 10.0,
+        idle_s: float = 600.0,
+        connections: int = 1000,
+        keepalive_s: float = 15.0,
+        ca_bundle: str | None = None,
+    ) -> None:
+        self.name = name
+        self._origin, self._base = _parse(name, base_url)
+        self._api_key = api_key
+        self.idle_s = idle_s
+        self._transport = Transport(
+            tls=_tls(name, ca_bundle),
+            connect_s=connect_s,
+            idle_s=idle_s,
+            connections=connections,
+            keepalive_s=keepalive_s,
+        )
+
+    @property
+    def host(self) -> str:
+        """The host that requests go to."""
+        return self._origin.host
+
+    async def send(
+        self,
+        method: str,
+        target: bytes,
+        headers: Headers,
+        body: bytes | AsyncIterable[bytes] = b"",
+        *,
+        changed: bool = False,
+        behind_base: bool = True,
+    ) -> Reply:
+        """Forward a request and return the reply once its header fields are there.
+
+        `target` is the client's raw path and query, `headers` are the client's; `changed` says that `body` is not
+        the client's own bytes any more. A body in pieces is sent as they come, in the framing that the client
+        declared. Without `behind_base` the target is one of the host's own. Raises UpstreamError.
+        """
+        stream: httpx.ByteStream | _Pieces
+        if isinstance(body, bytes):
+            stream, length = httpx.ByteStream(body), len(body)
+        else:
+            stream, length = _Pieces(body), None
+        forwarded = fields.for_upstream(headers, length=length, changed=changed)
+        if self._api_key is not None:
+            forwarded = _with_key(forwarded, self._api_key, azure=targets.is_azure(target))
+        request = httpx.Request(
+            method,
+            self._origin,
+            headers=forwarded,
+            stream=stream,
+            extensions={"target": targets.join(self._base, target) if behind_base else target},
+        )
+        try:
+            response = await self._transport.handle_async_request(request)
+        except httpx.TransportError as error:
+            raise _failure(self.name, error) from error
+        reply = Reply(self.name, response)
+        if not 200 <= reply.status <= 599:
+            await reply.aclose()
+            raise UpstreamError("upstream_broken", f"upstream '{self.name}' answered with status {reply.status}")
+        return reply
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        await self._transport.aclose()
+
+
+class _Pieces(httpx.AsyncByteStream):
+    def __init__(self, pieces: AsyncIterable[bytes]) -> None:
+        self._pieces = pieces
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return aiter(self._pieces)
+
+
+def _with_key(headers: Headers, key: str, *, azure: bool) -> list[tuple[bytes, bytes]]:
+    kept = [(name, value) for name, value in headers if name not in _CREDENTIALS]
+    if azure or any(name == b"api-key" for name, _ in headers):
+        return [*kept, (b"api-key", key.encode())]
+    return [*kept, (b"authorization", b"Bearer " + key.encode())]
+
+
+def _parse(name: str, base_url: str) -> tuple[httpx.URL, bytes]:
+    """The origin and the raw path of a base URL."""
+    where = f"upstreams.{name}.base_url"
+    try:
+        url = httpx.URL(base_url)
+    except (httpx.InvalidURL, ValueError) as error:
+        raise ConfigError(f"{where}: must be a URL like https://api.openai.com/v1 ({error})") from error
+    if url.userinfo:
+        raise ConfigError(f"{where}: must not carry credentials; name the key's variable in api_key_env")
+    if url.scheme not in ("http", "https") or not url.host:
+        raise ConfigError(f"{where}: must be an http or https URL with a host, got '{base_url}'")
+    if url.query or url.fragment:
+        raise ConfigError(f"{where}: must end with its path (no '?' or '#'), got '{base_url}'")
+    return url.copy_with(path="/"), url.raw_path.rstrip(b"/")
+
+
+def _tls(name: str, ca_bundle: str | None) -> ssl.SSLContext:
+    if ca_bundle is None:
+        return httpx.create_ssl_context()
+    try:
+        return ssl.create_default_context(cafile=ca_bundle)
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigError(
+            f"upstreams.{name}.ca_bundle: must be a file of PEM certificates, got '{ca_bundle}'"
+        ) from error
+
+
+def _failure(name: str, error: httpx.TransportError) -> UpstreamError:
+    """What went wrong, in words that carry neither content nor credentials nor addresses."""
+    match error:
+        case httpx.ConnectTimeout():
+            return UpstreamError("upstream_timeout", f"upstream '{name}': no connection in time")
+        case httpx.TimeoutException():
+            return UpstreamError("upstream_timeout", f"upstream '{name}': nothing received in time")
+        case httpx.ConnectError() | httpx.ProxyError() | httpx.UnsupportedProtocol():
+            return UpstreamError("upstream_unreachable", f"upstream '{name}' could not be reached: {_cause(error)}")
+        case httpx.RemoteProtocolError():
+            return UpstreamError("upstream_broken", f"upstream '{name}' answered with something that is not HTTP")
+        case _:
+            return UpstreamError("upstream_broken", f"upstream '{name}' closed the connection")
+
+
+def _cause(error: BaseException) -> str:
+    """The kind of a failed connection attempt, by the error at its root."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    match error:
+        case ssl.SSLCertVerificationError(verify_message=str(reason)):
+            return f"TLS certificate not accepted: {reason}"
+        case ssl.SSLError():
+            return "TLS handshake failed"
+        case socket.gaierror():
+            return "name not resolved"
+        case ConnectionRefusedError():
+            return "connection refused"
+    return "connection failed"

@@ -1,0 +1,189 @@
+"""What a decision needs is gathered within a time limit, and nothing is asked for twice."""
+
+import asyncio
+import threading
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from proxy import wire
+from proxy.conversations import Conversations
+from proxy.embeddings import EmbedderMissing, Embeddings
+from proxy.pipeline import Pipeline
+from proxy.pipeline.gathering import Gathered, Gatherer, by_slot, last_user
+from proxy.pipeline.intake import Incoming
+from proxy.pipeline.outcome import Action
+from proxy.recall.library import Library
+from proxy.stores.memory import MemoryStore
+from proxy.tokens import counter
+from proxy.wire import grouping
+from proxy.wire.chat import Message
+from tests.proxy.dialogues import Message as Json
+from tests.proxy.dialogues import assistant, body, call, dialogue, route, system, user
+
+TOPICS = ("crane", "tide", "pilot")
+
+
+class ByTopic:
+    """An embedder whose vectors tell topics apart; it keeps what it was asked and may be held up or broken."""
+
+    name = "topics"
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.go = threading.Event()
+        self.go.set()
+        self.error: Exception | None = None
+
+    def reads(self, text: str) -> bool:
+        return True
+
+    def embed(self, texts: Sequence[str]) -> list[NDArray[np.floating]]:
+        self.go.wait(10)
+        if self.error is not None:
+            raise self.error
+        self.asked += texts
+        return [self.vector(text) for text in texts]
+
+    def vector(self, text: str) -> NDArray[np.floating]:
+        found = np.array([[topic in text.lower() for topic in TOPICS] + [True]], dtype=np.float32)
+        made: NDArray[np.floating] = found / np.linalg.norm(found)
+        return made
+
+    def close(self) -> None:
+        self.go.set()
+
+
+@pytest.fixture
+def embedder() -> ByTopic:
+    return ByTopic()
+
+
+@pytest.fixture
+def embeddings(embedder: ByTopic) -> Iterator[Embeddings]:
+    made = Embeddings(embedder)
+    yield made
+    embedder.go.set()
+    made.close()
+
+
+def read(messages: Sequence[Json]) -> tuple[Message, ...]:
+    return wire.parse(body(messages)).messages
+
+
+TALK = [
+    system("A rule."),
+    user("The crane is red."),
+    *call(0, "High tide."),
+    assistant("The pilot is Ida."),
+    user("Which tide?"),
+]
+
+
+async def test_the_prompt_is_embedded_first_and_each_text_once(embedder: ByTopic, embeddings: Embeddings) -> None:
+    gatherer = Gatherer(embeddings, Library(), wait_s=5)
+
+    first = await gatherer.gather(read(TALK), dense=True)
+    second = gatherer.wait(read([*TALK, assistant("The one at nine."), user("And the crane?")]), dense=True)
+
+    assert sorted(first.vectors) == [1, 2, 3, 4, 5]
+    assert first.query == 5
+    assert (first.waited, first.late, first.without) == (5, 0, None)
+    assert second.waited == 2, "a turn that adds two messages embeds two messages"
+    assert embedder.asked[0] == "Which tide?"
+    assert len(embedder.asked) == len(set(embedder.asked)) == 7
+    assert "A rule." not in embedder.asked
+
+
+async def test_what_is_late_is_done_without_and_made_for_the_next_time(
+    embedder: ByTopic, embeddings: Embeddings
+) -> None:
+    gatherer = Gatherer(embeddings, Library(), wait_s=0.05)
+    embedder.go.clear()
+
+    late = await gatherer.gather(read(TALK), dense=True)
+    embedder.go.set()
+    async with asyncio.timeout(5):
+        while (now := await gatherer.gather(read(TALK), dense=True)).late:
+            pass
+
+    assert (late.vectors, late.late, late.without) == ({}, 5, "vectors")
+    assert now.without is None
+    assert max(gatherer.relevances(read(TALK), late).values()) == 1.0, "by words"
+
+
+async def test_where_no_vectors_are_of_use_nothing_is_embedded(embedder: ByTopic, embeddings: Embeddings) -> None:
+    found = await Gatherer(embeddings, Library(), wait_s=5).gather(read(TALK), dense=False)
+
+    assert (found.vectors, found.without) == ({}, None)
+    assert embedder.asked == []
+
+
+def test_relevance_is_by_words_and_vectors_and_leaves_instructions_out(embeddings: Embeddings) -> None:
+    gatherer = Gatherer(embeddings, Library(), wait_s=5)
+    messages = read([system("tide"), user("alpha crane"), assistant("beta"), user("gamma tide"), user("Which tide?")])
+    dense = gatherer.relevances(messages, gatherer.wait(messages, dense=True))
+
+    assert set(dense) == {1, 2, 3}
+    assert max(dense, key=lambda i: dense[i]) == 3
+    assert all(0 <= score <= 1 for score in dense.values())
+    assert gatherer.relevances(read([assistant("alone")]), Gathered()) == {}
+
+
+def test_a_slot_is_as_relevant_as_the_best_of_its_messages() -> None:
+    groups = grouping.group(read(TALK))
+    east, north = np.eye(1, 2, 0, dtype=np.float16), np.eye(1, 2, 1, dtype=np.float16)
+    similarity, vectors = by_slot(groups, {1: 0.1, 2: 0.2, 3: 0.9, 4: 0.3}, {1: east, 2: east, 3: north})
+
+    assert similarity == {"m1": 0.1, "m2": 0.9, "m4": 0.3}
+    assert set(vectors) == {"m1", "m2"}
+    assert np.allclose(np.asarray(vectors["m2"]), [0.5**0.5, 0.5**0.5], atol=1e-3)
+    assert np.asarray(vectors["m1"]).dtype == np.float32
+    assert np.asarray(vectors["m1"]).shape == (2,)
+
+
+def test_the_prompt_is_the_last_user_message() -> None:
+    assert last_user(read([user("a"), user("b"), assistant("c")])) == 1
+    assert last_user(read([assistant("c")])) is None
+
+
+@pytest.mark.parametrize("policy", ["semantic", "semantic_cluster", "hybrid", "adaptive", "rwr"])
+@pytest.mark.parametrize(
+    "error", [OSError("down"), EmbedderMissing("no package"), None], ids=["down", "missing", "none"]
+)
+def test_a_request_goes_through_without_vectors_and_its_record_says_so(
+    embedder: ByTopic, embeddings: Embeddings, policy: str, error: Exception | None
+) -> None:
+    embedder.error = error
+    through = route(policy, window=1200)
+    pipeline = Pipeline(lambda chosen, _: chosen.window, embeddings=embeddings if error is not None else None, wait_s=5)
+    outcome = pipeline.settle(Incoming(route=through, body=body(dialogue(16))))
+
+    assert outcome.action is Action.TRIMMED
+    assert outcome.policy == policy
+    assert outcome.faults == []
+    waited = 33 if error is not None else 0
+    assert outcome.record()["gathered"] == {"vectors": 0, "waited": waited, "late": 33, "without": "vectors"}
+
+
+@pytest.mark.parametrize(("utilization", "embedded"), [(0.5, False), (0.8, True)], ids=["below warn", "from warn on"])
+async def test_vectors_are_prepared_from_warn_on_when_the_turn_has_ended(
+    embedder: ByTopic, embeddings: Embeddings, utilization: float, embedded: bool
+) -> None:
+    conversations = Conversations(MemoryStore(), salt=b"salt", ttl_s=60)
+    messages = dialogue(16)
+    used = sum(map(counter("gpt-4o").message, read(messages)))
+    pipeline = Pipeline(lambda chosen, _: chosen.window, conversations, embeddings=embeddings)
+    outcome = await pipeline.run(Incoming(route=route("rwr", window=int(used / utilization)), body=body(messages)))
+    await conversations.close()
+
+    assert embedder.asked == []
+    assert (outcome.after is not None) is embedded
+    if outcome.after is not None:
+        outcome.after()
+        async with asyncio.timeout(5):
+            while len(embedder.asked) < len(messages) - 1:  # noqa: ASYNC110 - it has a thread, and no event
+                await asyncio.sleep(0.01)
+        assert embedder.asked[0] == messages[-1]["content"], "the newest first"

@@ -1,0 +1,60 @@
+"""The memory stays inside its bound, and forgets what was used least recently."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from proxy.wire.memo import Memo
+
+
+def test_the_least_recently_used_goes_first() -> None:
+    memo: Memo[str] = Memo(max_bytes=8000)
+    for key in b"abcd":
+        memo.put(bytes([key]), chr(key), 1300)
+    assert memo.get(b"a") == "a"
+
+    memo.put(b"e", "e", 1300)
+
+    assert (memo.get(b"a"), memo.get(b"b"), memo.get(b"e")) == ("a", None, "e")
+
+
+def test_sizes_are_summed_once_for_a_key_put_twice() -> None:
+    memo: Memo[str] = Memo(max_bytes=100_000)
+    memo.put(b"k", "old", 5000)
+    once = memo.bytes_held
+
+    memo.put(b"k", "new", 5000)
+
+    assert (memo.bytes_held, len(memo), memo.get(b"k")) == (once, 1, "new")
+
+
+def test_a_value_too_large_for_its_share_is_not_kept() -> None:
+    memo: Memo[str] = Memo(max_bytes=100_000)
+    memo.put(b"small", "s", 10)
+    memo.put(b"large", "l", 30_000)
+
+    assert (memo.get(b"small"), memo.get(b"large")) == ("s", None)
+
+
+def test_none_is_kept_where_nothing_may_be_held() -> None:
+    memo: Memo[str] = Memo(max_bytes=0)
+    memo.put(b"k", "v", 1)
+    assert memo.get(b"k") is None
+    with pytest.raises(ValueError, match=r"max_bytes: must be at least 0.*got -1"):
+        Memo(max_bytes=-1)
+
+
+def test_threads_share_it_without_losing_count() -> None:
+    memo: Memo[int] = Memo(max_bytes=40_000)
+
+    def work(seed: int) -> None:
+        for step in range(2000):
+            key = (seed * 7 + step * 13) % 200
+            assert memo.get(key.to_bytes(2)) in (None, key)
+            memo.put(key.to_bytes(2), key, key)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(4)))
+
+    assert 0 < memo.bytes_held <= 40_000
+    assert memo.bytes_held == sum(600 + key for key in range(200) if memo.get(key.to_bytes(2)) is not None)
