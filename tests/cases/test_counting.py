@@ -15,7 +15,7 @@ from tests.fakes.upstream import FakeUpstream
 from tests.proxy.counted import total
 from tests.proxy.dialogues import assistant, body, dialogue, route, system, user, words
 from tests.proxy.proxied import Records, Start, post
-from tests.proxy.test_pixels import jpeg, png, url
+from tests.proxy.tokens.test_pixels import jpeg, png, url
 
 PARAMETERS = {
     "type": "object",

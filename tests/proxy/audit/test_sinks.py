@@ -12,7 +12,7 @@ import pytest
 
 from proxy.audit.sinks import FileSink, StreamSink
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 LINES = 1000
 
 WRITER = """

@@ -9,7 +9,7 @@ from proxy import config
 from proxy.config.check import check
 from proxy.errors import ConfigError
 
-README = (Path(__file__).parents[2] / "README.md").read_text()
+README = (Path(__file__).parents[3] / "README.md").read_text()
 FILE = """
 state: "redis://me:hunter2@cache:6379/0"
 audit: {path: ["-", audit.jsonl]}

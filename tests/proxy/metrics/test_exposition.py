@@ -9,7 +9,7 @@ from proxy.metrics import Metrics
 from proxy.metrics.exposition import Exposition
 from tests.proxy.test_metrics import Figures
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 WORKER = """
 import sys

@@ -71,7 +71,7 @@ def points(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 
 def test_a_hook_that_cannot_be_loaded_is_left_out(points: Callable[..., None]) -> None:
-    points("no_such_module:hook", "tests.proxy.test_evicted:keep")
+    points("no_such_module:hook", "tests.proxy.pipeline.test_evicted:keep")
 
     assert [hook.__name__ for hook in installed()] == ["keep"]
 
@@ -81,7 +81,7 @@ async def test_a_hook_gets_the_clients_own_json_of_what_went(
 ) -> None:
     TOLD.clear()
     CALLED.clear()
-    points("tests.proxy.test_evicted:keep")
+    points("tests.proxy.pipeline.test_evicted:keep")
     answering(upstream)
     client = await start("defaults: {window: 1200, reserve_output: 0, policy: fifo}")
     await post(client, body(dialogue(4)))

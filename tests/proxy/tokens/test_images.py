@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from proxy.tokens.images import cost, vision
 from proxy.tokens.pixels import Size
 from proxy.wire.chat import Image
-from tests.proxy.test_pixels import png, url
+from tests.proxy.tokens.test_pixels import png, url
 
 MODELS = ["gpt-4o", "gpt-4o-mini", "gpt-5-nano", "gpt-5.4", "gpt-5.5", "gpt-6-sol", "claude-sonnet-4-5", "gemini-3-pro"]
 MODELS += ["pixtral-large", "llama-4-scout", "qwen2.5-vl-7b", "o4-mini", "no-such-model"]
