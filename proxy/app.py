@@ -5,7 +5,7 @@ import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import structlog
 from starlette.applications import Starlette
@@ -26,6 +26,8 @@ from proxy.conversations import Conversations
 from proxy.conversations.background import Background
 from proxy.conversations.sealing import Sealer, derive
 from proxy.conversations.turns import Turns
+from proxy.dashboard.api import Api
+from proxy.dashboard.routes import Dashboard, to_pages
 from proxy.embeddings.vectors import wanting
 from proxy.errors import ConfigError
 from proxy.gateway import Gateway
@@ -64,7 +66,6 @@ class _Endpoint:
 
     gateway: Gateway
     vitals: Vitals
-    preview: Preview
 
     def __init__(self, traffic: Traffic, admission: Admission, read_timeout_s: float) -> None:
         self._traffic = traffic
@@ -95,7 +96,7 @@ def create_app(config: Config, environ: Mapping[str, str], *, mark_ttl_s: float 
     keyring, server = configs.keyring(config, environ), config.server
     metrics = Metrics(routes=[route.name for route in config.routes], policies=registry.names())
     exposition = Exposition(metrics.registry, environ.get(FOLDER_VARIABLE))
-    traffic, health = Traffic(metrics), Health()
+    traffic, health, dashboard = Traffic(metrics), Health(), Dashboard()
     waiting = metrics.gauge("trimtab_requests_waiting", "Requests that wait for their turn.", mode="livesum")
     refused = metrics.counter("trimtab_requests_turned_away", "Requests that were too many, answered with 503.")
     admission = Admission(
@@ -110,7 +111,8 @@ def create_app(config: Config, environ: Mapping[str, str], *, mark_ttl_s: float 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         async with opened(config, environ, metrics, mark_ttl_s) as parts:
-            endpoint.gateway, endpoint.vitals, endpoint.preview = parts.gateway, parts.vitals, parts.preview
+            endpoint.gateway, endpoint.vitals = parts.gateway, parts.vitals
+            dashboard.api, dashboard.preview = parts.api, parts.preview
             with health.serving():
                 yield
             # The server has cancelled what was still open; each writes its audit record on its way out.
@@ -121,15 +123,13 @@ def create_app(config: Config, environ: Mapping[str, str], *, mark_ttl_s: float 
         page = await asyncio.to_thread(exposition.render, request.headers.get("accept", ""))
         return Response(page.body, headers={"content-type": page.content_type})
 
-    async def previewed(request: Request) -> Response:
-        return await endpoint.preview(request)
-
     return Starlette(
         routes=[
             Path("/healthz", health.alive),
             Path("/readyz", health.ready),
             Path("/metrics", measured),
-            Mount("/trimtab", routes=[Path("/preview", previewed, methods=["POST"])]),
+            Path("/trimtab", to_pages),
+            Mount("/trimtab", routes=dashboard.routes()),
             Path("/{path:path}", endpoint, methods=None),
             WebSocketRoute("/{path:path}", endpoint),
         ],
@@ -149,6 +149,7 @@ class Parts:
     gateway: Gateway
     vitals: Vitals
     preview: Preview
+    api: Api
 
 
 @asynccontextmanager
@@ -218,7 +219,13 @@ async def opened(
         local = embeddings if config.embeddings.backend != "endpoint" else None  # previews ask nobody
         trying = Pipeline(windows, embeddings=local, wait_s=config.embeddings.wait_ms / 1000)
         preview = Preview(trying, router, executor, max_body_bytes=config.server.max_body_bytes)
-        yield Parts(gateway, vitals, preview)
+        api = Api(
+            kept,
+            configs.routes(config),
+            content=config.audit.content,
+            health=lambda: {"store": asdict(store.stats), "audit": asdict(audit.counts)},
+        )
+        yield Parts(gateway, vitals, preview, api)
     vitals.sample()  # what was written and lost while closing
 
 

@@ -1,0 +1,1 @@
+"""The pages at /trimtab/: what trimtab does to the traffic, for people."""

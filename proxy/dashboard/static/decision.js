@@ -1,0 +1,75 @@
+// One decision as a picture and as a table, and one conversation over time.
+import { ask } from "./ask.js";
+import { fate, spans, windowBars } from "./bars.js";
+import { chart } from "./charts.js";
+import { compact, facts, h, ms, number, percent, table, when } from "./dom.js";
+import { conversationLink, decisionLink, decisionTable } from "./decisions.js";
+
+export async function decision(id) {
+  const record = await ask(`api/decisions/${encodeURIComponent(id)}`);
+  return h("div", {}, h("h2", {}, "Decision ", h("span", { class: "id" }, record.audit_id)), summary(record),
+    ...picture(record));
+}
+
+export function picture(record, texts = null) {
+  if (!record.slots?.length || !record.budget) {
+    return [h("p", { class: "lead" }, "No slot was touched: nothing was decided about this request that was not decided before.")];
+  }
+  return [h("h3", {}, "The window"), windowBars(record, texts), slotTable(record)];
+}
+
+function slotTable(record) {
+  return table("The slots", [
+    ["messages", (slot) => (slot.index === null ? `note on ${spans(slot.messages)}` : spans(slot.messages))],
+    ["role", (slot) => slot.role], ["tokens", (slot) => number(slot.tokens), true],
+    ["fate", (slot) => fate(slot)], ["score", (slot) => slot.score ?? "", true],
+    ["why", (slot) => slot.reason ?? ["pinned", "protected"].filter((mark) => slot[mark]).join(", "), false, "why"],
+  ], record.slots, { mark: (slot) => (["evict", "summarize"].includes(slot.action) ? "gone" : null) });
+}
+
+function summary(record) {
+  const { usage, overhead_ms: stages } = record;
+  const window = typeof record.window === "number" ? number(record.window) : record.window;
+  return facts([
+    ["When", when(Date.parse(record.time) / 1000)],
+    ["What", `${record.action ?? record.event}${record.trigger ? `, ${record.trigger} cut` : ""}${record.policy ? `, by ${record.policy}` : ""}`],
+    ["Route and model", `${record.route}, ${record.model ?? "no model named"}, mode ${record.mode}`],
+    ["Budget", record.budget ? `window ${window} − reserve ${number(record.reserve)} → ${number(record.budget)} tokens` : "none: the model's window is unknown"],
+    ["Prompt", record.tokens_before === null ? `not counted: at most ${percent(record.utilization_before)} of the budget`
+      : `${number(record.tokens_before)} tokens came, ${number(record.tokens_after)} were sent${record.target ? `; the target was ${number(record.target)}` : ""}`],
+    ["Of these", record.pinned_tokens === null ? null : `${number(record.pinned_tokens)} pinned, ${number(record.overhead_tokens)} tool schemas and framing`],
+    ["Already out", record.replayed ? h("span", {}, `${record.replayed.slots} slots, by decision `, decisionLink(record.replayed.audit_id)) : null],
+    ["Cache", record.cache_prefix_tokens === null ? null : `${number(record.cache_prefix_tokens)} leading tokens as before, ${number(record.cache_lost_tokens)} lost`],
+    ["The upstream counted", usage ? `${number(usage.prompt_tokens)}, ${number(usage.cached_tokens)} from its cache` : null],
+    ["Time added", stages ? `${ms(stages.total)} (${Object.entries(stages).filter(([name]) => name !== "total").map(([name, value]) => `${name} ${value}`).join(", ")})` : null],
+    ["Waited", record.held_ms ? ms(record.held_ms) : null],
+    ["Reason", record.reason], ["Faults", record.faults?.join(", ")], ["Status", record.status],
+    ["Conversation", record.conversation ? conversationLink(record.conversation) : null],
+    ["To change it", record.trigger ? `On route ${record.route}: thresholds and targets for when and how much, policy for which, pin and protect_last for what must stay.` : null],
+  ]);
+}
+
+export async function conversation(id) {
+  const [data, { routes }] = await Promise.all([ask(`api/conversations/${encodeURIComponent(id)}`), ask("api/overview")]);
+  const rows = data.decisions;
+  const route = routes.find((each) => each.name === data.route);
+  const order = rows.map((_, at) => at + 1);
+  const of = (value) => rows.map(value);
+  const series = [
+    { name: "as it came", values: of((row) => row.utilization_before), colour: "tool" },
+    { name: "as sent", values: of((row) => row.utilization_after), colour: "user" },
+    { name: "cut", values: of((row) => (row.trigger ? row.utilization_after : null)), colour: "bad", points: true },
+  ];
+  if (route) {
+    series.push({ name: "cut from", values: of(() => route.thresholds.evict), colour: "bad", dash: [6, 5] }, { name: "down to", values: of(() => route.targets.evict), colour: "good", dash: [3, 5] });
+  }
+  return h("div", {}, h("h2", {}, "Conversation ", h("span", { class: "id" }, data.conversation)),
+    h("p", { class: "lead" }, `${rows.length} requests, ${rows.filter((row) => row.trigger).length} cuts, ${compact(rows.reduce((sum, row) => sum + row.saved * row.changed, 0))} tokens saved.`),
+    h("div", { class: "charts" },
+      chart("How full the window is", "share of the budget, request by request", order, series, { format: percent, index: true, top: 1 }),
+      chart("Share that a cache can hold", "leading tokens as in the request before, and what the upstream took from its cache", order, [
+        { name: "as before", values: of((row) => (row.cache_kept === null || !row.tokens_after ? null : row.cache_kept / row.tokens_after)), colour: "assistant" },
+        { name: "the upstream's cache", values: of((row) => (row.prompt_tokens ? (row.cached_tokens ?? 0) / row.prompt_tokens : null)), colour: "system" },
+      ], { format: percent, index: true, top: 1 })),
+    decisionTable("Its requests, the latest first", rows.toReversed()));
+}
