@@ -1,0 +1,145 @@
+"""A soak: many streams at once for a long time, some of them with faults, and what the proxy holds meanwhile.
+
+`python -m bench.soak --minutes 10 --streams 200` takes two cores. Conversations grow, are cut, and are dropped for new
+ones; 5 % of the requests meet a fault of the upstream or a client that leaves. Every answer without a fault must be
+whole and equal to the byte; at the end nothing may be left open.
+"""
+
+import argparse
+import asyncio
+import json
+import random
+import statistics
+import time
+from dataclasses import dataclass, field
+
+from bench.served import Served, Vitals, served
+from bench.streams import FAULTS, LEAVES, Source, Stream, ask, judge, source
+
+SETTINGS = (
+    "defaults: {policy: priority, window: 1500, reserve_output: 300, hold: {wait_s: 0}}\nserver: {max_requests: 2000}"
+)
+WORDS = [
+    "tide",
+    "berth",
+    "crane",
+    "quay",
+    "pilot",
+    "ferry",
+    "anchor",
+    "mast",
+    "harbour",
+    "cargo",
+    "lantern",
+    "signal",
+    "rope",
+    "deck",
+]
+
+
+@dataclass(slots=True)
+class Report:
+    """What a soak saw; `wrong` says what was not as it must be, by what it is and how often."""
+
+    requests: int = 0
+    faulted: int = 0
+    trimmed: int = 0
+    wrong: dict[str, int] = field(default_factory=dict)
+    samples: list[Vitals] = field(default_factory=list)
+    before: Vitals | None = None
+    after: Vitals | None = None
+    left_open: int = 0
+
+    def growth_mb(self) -> float:
+        """How much more memory the last fifth of the samples had than the second one, by their medians."""
+        fifth = max(1, len(self.samples) // 5)
+        early, late = self.samples[fifth : 2 * fifth], self.samples[-fifth:]
+        return statistics.median(v.rss_mb for v in late) - statistics.median(v.rss_mb for v in early or late)
+
+
+class Talk:
+    """One client: a conversation after another, each growing until it is left."""
+
+    def __init__(self, number: int, report: Report, *, faulty: float, chunks: int, gap_s: float) -> None:
+        self.rng = random.Random(number)
+        self.report = report
+        self.faulty = faulty
+        self.chunks = chunks
+        self.gap_s = gap_s
+        self.messages: list[dict[str, str]] = []
+
+    async def run(self, port: int, until: float) -> None:
+        """Ask until the time is over, in seconds of time.perf_counter."""
+        while time.perf_counter() < until:
+            if not self.messages or self.rng.random() < 0.02:
+                self.messages = [{"role": "system", "content": f"You know {self._words(30)}."}]
+            self.messages.append({"role": "user", "content": self._words(60)})
+            body = json.dumps({"model": "gpt-4o", "stream": True, "messages": self.messages}).encode()
+            fault = self.rng.choice(FAULTS) if self.rng.random() < self.faulty else ""
+            chunks = self.rng.randint(1, 2 * self.chunks)
+            stream = Stream(seed=self.rng.getrandbits(48), chunks=chunks, gap_s=self.gap_s, fault=fault)
+            leave = self.rng.randint(0, chunks) if fault == LEAVES else None
+            problem = judge(stream, await ask(port, stream, body, leave_after=leave))
+            self.report.requests += 1
+            self.report.faulted += bool(fault)
+            if problem is not None:
+                where = f"{fault or 'no fault'}: {problem.split(':')[0]}"
+                self.report.wrong[where] = self.report.wrong.get(where, 0) + 1
+            self.messages.append({"role": "assistant", "content": self._words(40)})
+
+    def _words(self, number: int) -> str:
+        return " ".join(self.rng.choices(WORDS, k=number))
+
+
+async def soak(seconds: float, streams: int, *, faulty: float = 0.05, chunks: int = 20, gap_s: float = 0.02) -> Report:
+    """Run a soak and report."""
+    report = Report()
+    async with source() as upstream, served(upstream.url, SETTINGS) as proxy:
+        report.before = await proxy.vitals()
+        until = time.perf_counter() + seconds
+        talks = [Talk(number, report, faulty=faulty, chunks=chunks, gap_s=gap_s) for number in range(streams)]
+        running = asyncio.gather(*(talk.run(proxy.port, until) for talk in talks))
+        while not running.done():
+            report.samples.append(await proxy.vitals())
+            await asyncio.wait({running}, timeout=max(0.5, seconds / 60))
+        await running
+        await _quiet(proxy, upstream, report)
+        report.trimmed = proxy.audit.read_bytes().count(b'"action":"trimmed"')
+    return report
+
+
+async def _quiet(proxy: Served, upstream: Source, report: Report) -> None:
+    """Wait until idle connections have been let go, and note what is left then."""
+    for _ in range(60):
+        await asyncio.sleep(0.5)
+        report.after, report.left_open = await proxy.vitals(), upstream.open
+        if not report.left_open and not report.after.requests:
+            return
+
+
+def main() -> None:
+    """Run a soak and print its figures; exit 1 where something was wrong."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--minutes", type=float, default=10)
+    parser.add_argument("--streams", type=int, default=200)
+    parser.add_argument("--faulty", type=float, default=0.05, help="share of the requests that meet a fault")
+    given = parser.parse_args()
+    report = asyncio.run(soak(given.minutes * 60, given.streams, faulty=given.faulty))
+    before, after = report.before, report.after
+    assert before is not None
+    assert after is not None
+    peak = max(report.samples, key=lambda v: v.rss_mb)
+    print(f"requests {report.requests}, with faults {report.faulted}, trimmed {report.trimmed}")
+    print(
+        f"memory MB: {before.rss_mb:.0f} before, {peak.rss_mb:.0f} at most, {after.rss_mb:.0f} after; "
+        f"growth from the second to the last fifth {report.growth_mb():+.1f}"
+    )
+    print(f"file descriptors: {before.fds} before, {max(v.fds for v in report.samples)} at most, {after.fds} after")
+    print(f"tasks: {before.tasks} before, {max(v.tasks for v in report.samples)} at most, {after.tasks} after")
+    print(f"upstream connections left open: {report.left_open}; requests left open: {after.requests}")
+    print(f"wrong: {report.wrong or 'nothing'}")
+    raise SystemExit(1 if report.wrong or report.left_open or after.requests else 0)
+
+
+if __name__ == "__main__":
+    main()
