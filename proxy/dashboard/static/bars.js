@@ -76,8 +76,7 @@ function bar(title, parts, total, record, scale, explain) {
       onmouseenter: () => explain(each), onfocus: () => explain(each), onclick: () => explain(each),
     }));
   const group = h("div", { class: "bar", role: "group", "aria-label": `${title}: ${buttons.length} parts, ${number(total)} tokens`, onkeydown: (event) => move(event, buttons) }, buttons);
-  const { evict } = record.thresholds ?? {};
-  const marks = [["budget", record.budget, "budget"], ["", record.target, "target"], ["", evict && record.budget ? evict * record.budget : null, "threshold"]]
+  const marks = [["budget", record.budget, "budget"], ["", record.target, "target"]]
     .filter(([, at]) => at !== null && at !== undefined && at <= scale);
   for (const [kind, at, what] of marks) {
     group.append(h("span", { class: `mark ${kind}`, title: `${what}: ${number(at)} tokens`, style: { left: `calc(${(at / scale) * 100}% - 1px)` } }));

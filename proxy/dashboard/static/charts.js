@@ -5,8 +5,8 @@ const live = new Set();
 
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 
-// series: [{name, values, colour, bars, dash, fill, points}], times in seconds (or indexes, with `index`)
-export function chart(title, note, times, series, { format, top, index = false, height = 190 } = {}) {
+// series: [{name, values, colour, bars, dash, points}], times in seconds (or indexes, with `index`), shown from..to
+export function chart(title, note, times, series, { format, top, index = false, height = 190, from = null, to = null } = {}) {
   const place = h("div", { role: "img", "aria-label": `${title}: ${described(series, format)}` });
   const heads = [[index ? "request" : "time", ([at]) => label(at, index)],
     ...series.map((each, i) => [each.name, (row) => format(row[i + 1]), true])];
@@ -15,7 +15,7 @@ export function chart(title, note, times, series, { format, top, index = false, 
     place,
     h("details", {}, h("summary", {}, "As a table"),
       table(title, heads, times.map((at, i) => [at, ...series.map((each) => each.values[i])]))));
-  const drawing = { place, title, times, series, format, top, index, height, plot: null };
+  const drawing = { place, times, series, format, top, index, height, from, to, plot: null };
   live.add(drawing);
   requestAnimationFrame(() => draw(drawing));
   return figure;
@@ -27,7 +27,7 @@ export function forget() {
 }
 
 function draw(drawing) {
-  const { place, times, series, format, top, index, height } = drawing;
+  const { place, times, series, format, top, index, height, from, to } = drawing;
   drawing.plot?.destroy();
   drawing.plot = null;
   if (!place.isConnected || !times.length) return;
@@ -37,10 +37,13 @@ function draw(drawing) {
     height,
     cursor: { drag: { x: false, y: false } },
     scales: {
-      x: { time: !index, range: times.length > 1 ? undefined : (_, low, high) => [low - 1, high + 1] },
+      x: { time: !index, range: (_, low, high) => (from !== null ? [from, to] : low === high ? [low - 1, high + 1] : [low, high]) },
       y: { range: (_, low, high) => [0, Math.max(high ?? 0, top ?? 0) * 1.08 || 1] },
     },
-    axes: [{ ...axis }, { ...axis, size: 58, values: (_, ticks) => ticks.map(format) }],
+    axes: [
+      index ? { ...axis, incrs: WHOLE } : { ...axis, space: 70, values: (_, ticks, __, ___, step) => ticks.map((at) => tick(at, step)) },
+      { ...axis, size: 70, values: (_, ticks) => ticks.map(format) },
+    ],
     series: [
       { label: index ? "request" : "time", value: (_, at) => (at === null ? "–" : label(at, index)) },
       ...series.map((each) => ({
@@ -50,7 +53,7 @@ function draw(drawing) {
         dash: each.dash,
         fill: each.bars ? colour(each.colour) : undefined,
         paths: each.bars ? uPlot.paths.bars({ size: [0.8, 40] }) : undefined,
-        points: { show: each.bars ? false : each.points ?? (times.length < 40 && !each.dash), size: each.points ? 9 : 5,
+        points: { show: each.bars ? false : each.points ?? (!each.dash && each.values.filter((value) => value !== null).length < 40), size: each.points ? 9 : 5,
           fill: colour(each.colour) },
         spanGaps: true,
         value: (_, value) => format(value),
@@ -58,6 +61,14 @@ function draw(drawing) {
     ],
   };
   drawing.plot = new uPlot(options, [times, ...series.map((each) => each.values)], place);
+}
+
+const WHOLE = [1, 2, 5, 10, 20, 50, 100, 200, 500];
+
+function tick(at, step) {
+  const date = new Date(at * 1000);
+  if (step >= 86400) return date.toLocaleDateString("en-GB", { day: "numeric", month: "short" });
+  return date.toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit", second: step < 60 ? "2-digit" : undefined });
 }
 
 function label(at, index) {

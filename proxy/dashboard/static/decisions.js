@@ -20,7 +20,7 @@ export function decisionTable(caption, rows) {
     ["sent", (row) => number(row.tokens_after), true],
     ["filled", (row) => percent(row.utilization_after), true],
     ["conversation", (row) => conversationLink(row.conversation)],
-    ["why", (row) => row.reason ?? ""],
+    ["why", (row) => row.reason ?? "", false, "why"],
   ], rows);
 }
 

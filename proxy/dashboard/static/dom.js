@@ -22,6 +22,7 @@ export const share = (part, all) => (all ? ` (${percent(part / all)})` : "");
 
 export function ms(value) {
   if (value === null || value === undefined) return "–";
+  if (value === 0) return "0 ms";
   return value < 10 ? `${value.toFixed(2)} ms` : `${whole.format(value)} ms`;
 }
 

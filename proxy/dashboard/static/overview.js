@@ -18,7 +18,6 @@ export async function overview(_, again) {
     totals && dropped(totals),
     totals && groups("By route", data.by_route),
     totals && groups("By policy", data.by_policy),
-    totals && h("h3", {}, "Latest decisions"),
     totals && decisionTable("Latest decisions", data.latest));
 }
 
@@ -63,22 +62,24 @@ function mostly(totals, gone) {
 const parts = (totals) => [["tool", totals.gone_tool], ["assistant", totals.gone_assistant], ["user", totals.gone_user], ["other", totals.gone_other]];
 
 function charts(data) {
-  const times = data.series.map((each) => each.at);
-  const of = (name) => data.series.map((each) => each[name]);
+  const spans = new Map(data.series.map((each) => [Math.round((each.at - data.start) / data.step), each]));
+  const times = Array.from({ length: Math.round(data.span / data.step) }, (_, at) => data.start + at * data.step);
+  const of = (name) => times.map((_, at) => spans.get(at)?.[name] ?? null);
   const route = data.routes.find((each) => each.name === chosen.route) ?? data.routes[0];
   const flat = (value) => times.map(() => value);
+  const period = { from: data.start, to: data.now };
   return h("div", { class: "charts" },
     chart("How full the windows are", `share of the budget; thresholds of ${route.name}`, times, [
       { name: "fullest as it came", values: of("fullest"), colour: "tool" },
       { name: "mean as sent", values: of("utilization"), colour: "user" },
       { name: "cut from", values: flat(route.thresholds.evict), colour: "bad", dash: [6, 5] },
       { name: "down to", values: flat(route.targets.evict), colour: "good", dash: [3, 5] },
-    ], { format: percent, top: 1 }),
-    chart("Tokens saved", "by requests that were trimmed", times, [{ name: "saved", values: of("saved"), colour: "user", bars: true }], { format: compact }),
+    ], { format: percent, top: 1, ...period }),
+    chart("Tokens saved", "by requests that were trimmed", times, [{ name: "saved", values: of("saved"), colour: "user", bars: true }], { format: compact, ...period }),
     chart("Time added", "between a request's arrival and its departure", times, [
-      { name: "P50", values: of("p50_ms"), colour: "assistant" }, { name: "P99", values: of("p99_ms"), colour: "tool" }], { format: ms }),
+      { name: "P50", values: of("p50_ms"), colour: "assistant" }, { name: "P99", values: of("p99_ms"), colour: "tool" }], { format: ms, ...period }),
     chart("The provider's cache", "leading tokens that are as in the request before, and those that changes cost", times, [
-      { name: "kept", values: of("cache_kept"), colour: "assistant" }, { name: "lost", values: of("cache_lost"), colour: "bad" }], { format: compact }));
+      { name: "kept", values: of("cache_kept"), colour: "assistant" }, { name: "lost", values: of("cache_lost"), colour: "bad" }], { format: compact, ...period }));
 }
 
 function dropped(totals) {
