@@ -33,7 +33,7 @@ class Records:
 async def started(
     serve: Callable[..., Awaitable[str]], upstream: FakeUpstream, records: Records, settings: str
 ) -> httpx2.AsyncClient:
-    """A client of a proxy that was started with these settings; upstreams, and where it is missing audit, are filled in."""
+    """A client of a proxy that was started with these settings, upstreams and, unless it is there, audit filled in."""
     audit = "" if "\naudit:" in f"\n{settings}" else f"audit: {{path: '{records.path}'}}\n"
     config = configs.loads(f"upstreams: {{fake: {{base_url: '{upstream.url}/v1'}}}}\n{audit}{settings}")
     return httpx2.AsyncClient(base_url=await serve(create_app(config, {})), trust_env=False, timeout=20)
