@@ -33,9 +33,10 @@ class Records:
 async def started(
     serve: Callable[..., Awaitable[str]], upstream: FakeUpstream, records: Records, settings: str
 ) -> httpx2.AsyncClient:
-    """A client of a proxy that was started with these settings, upstreams and, unless it is there, audit filled in."""
+    """A client of a proxy that was started with these settings; upstreams and audit are filled in where they lack."""
     audit = "" if "\naudit:" in f"\n{settings}" else f"audit: {{path: '{records.path}'}}\n"
-    config = configs.loads(f"upstreams: {{fake: {{base_url: '{upstream.url}/v1'}}}}\n{audit}{settings}")
+    fake = "" if "\nupstreams:" in f"\n{settings}" else f"upstreams: {{fake: {{base_url: '{upstream.url}/v1'}}}}\n"
+    config = configs.loads(f"{fake}{audit}{settings}")
     return httpx2.AsyncClient(base_url=await serve(create_app(config, {})), trust_env=False, timeout=20)
 
 
