@@ -46,7 +46,7 @@ from proxy.preview import Preview
 from proxy.recall.summaries import UpstreamSummarizer
 from proxy.stores.contract import StoreError
 from proxy.stores.opening import open_store
-from proxy.stores.steady import SteadyStore
+from proxy.stores.steady import Limits, SteadyStore
 from proxy.upstream import Upstream
 from proxy.upstream.learned import Calibrations, Learned
 from proxy.upstream.windows import Windows
@@ -180,7 +180,8 @@ async def opened(
         windows = Windows()
         stack.push_async_callback(windows.aclose)
         conversing: list[Conversations] = []
-        store = open_store(config.state, settled=lambda standing: _settled(conversing, standing))
+        limits = Limits(call_s=config.state_timeout_s)
+        store = open_store(config.state, limits=limits, settled=lambda standing: _settled(conversing, standing))
         await store.open()
         stack.push_async_callback(store.close)
         conversing.append(await _conversations(store, config, environ, mark_ttl_s))

@@ -91,7 +91,7 @@ class Exchange:
             reply,
             extra=outcome.headers(),
             on_chunk=reader.feed,
-            on_end=lambda end: self._finish(outcome, end, reader.result(), reply.status),
+            on_end=lambda end: self._finish(outcome, end, reader, reply.status),
         )
         await relay(scope, receive, send)
 
@@ -126,13 +126,17 @@ class Exchange:
         if refusal.kind is Kind.CONTEXT and refusal.limit is not None:
             self._parts.learned.note(self._key, refusal.limit)
 
-    def _finish(self, outcome: Outcome, end: End, reading: Reading | None, status: int | None) -> None:
+    def _finish(self, outcome: Outcome, end: End, reader: Reader | None, status: int | None) -> None:
         """End the turn, learn from what the upstream said, and write the audit record."""
         if outcome.turn is not None:
             outcome.turn.release()
         if outcome.after is not None:
             with Faults().guard("afterwards"):
                 outcome.after()
+        reading = None
+        if reader is not None:
+            with Faults().guard("reading"):
+                reading = reader.result()
         whole = reading is not None and reading.done and not reading.truncated and reading.error is None
         if outcome.prepare is not None and reading is not None and whole and reading.message is not None:
             with Faults().guard("preparation"):

@@ -304,6 +304,7 @@ class Config(Section):
     server: Server = Server()
     state: State = Field(default="memory://", validate_default=True)
     state_ttl_s: Positive = 86_400
+    state_timeout_s: Seconds = 0.25
     state_key_env: Variable | None = None
     audit: Audit = Audit()
     embeddings: Embeddings = Embeddings()

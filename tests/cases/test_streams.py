@@ -196,8 +196,8 @@ async def test_no_fault_of_ours_spoils_an_answer(
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError(fault)
 
-    target = {"feed": "streaming.Reader.feed", "result": "streaming.Reader.result", "record": "outcome.Outcome.record"}
-    monkeypatch.setattr(f"proxy.{target.get(fault, 'turns.Turn.release')}", fail)
+    target = {"feed": "streaming.Reader.feed", "result": "streaming.Reader.result", "record": "pipeline.outcome.Outcome.record"}
+    monkeypatch.setattr(f"proxy.{target.get(fault, 'conversations.turns.Turn.release')}", fail)
     upstream.handler = sending(WIDE)
     client = await start(SMALL)
 
