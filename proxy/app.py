@@ -226,6 +226,7 @@ async def opened(
             content=config.audit.content,
             health=lambda: {"store": asdict(store.stats), "audit": asdict(audit.counts)},
         )
+        loop.run_in_executor(executor, api.warm)
         yield Parts(gateway, vitals, preview, api)
     vitals.sample()  # what was written and lost while closing
 

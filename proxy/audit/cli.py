@@ -18,7 +18,8 @@ from proxy import config as configs
 from proxy.audit import store as audit_store
 from proxy.audit import tables as audit_tables
 from proxy.audit import words as audit_words
-from proxy.audit.query import GROUPS, MOST, Decisions, Filter
+from proxy.audit.figures import GROUPS, Figures
+from proxy.audit.query import MOST, Decisions, Filter
 from proxy.errors import ConfigError
 
 FOLLOW_S = 0.5
@@ -118,7 +119,9 @@ def report(
         raise ConfigError(f"--by: must be one of {', '.join(GROUPS)}, got {by!r}")
     which = Filter(route=route, model=model, policy=policy, since=_since(since))
     with _reading(config, store) as decisions:
-        totals = decisions.totals(which, by=by)
+        figures = Figures()
+        figures.refresh(decisions)
+    totals = figures.totals(which, by=by)
     if as_json:
         encoded = msgspec.json.encode([asdict(each) for each in totals])
         print_line(msgspec.json.format(encoded, indent=2).decode())

@@ -2,20 +2,14 @@
 
 import sqlite3
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
 import msgspec
 
-from proxy.audit.sums import SUMS, Totals, total
-
 MOST = 1000  # decisions in one answer
-GROUPS = ("route", "policy", "model", "mode")
 ID_PREFIX = 4  # of an audit id, so many characters are enough where only one begins with them
-_UNCOUNTED = "(fits, not counted)"
-
-Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,30 +76,14 @@ class Decisions:
         """  # noqa: S608 - column names and marks only
         return self._rows(query, values, limit)
 
-    def totals(self, which: Filter, *, by: str | None = None) -> list[Totals]:
-        """The sums of a period, one for each value of `by` (see GROUPS), the busiest first.
+    def first(self) -> int:
+        """The oldest row, 0 where there is none."""
+        return int(self._connection.execute("SELECT coalesce(min(id), 0) FROM decisions").fetchone()[0])
 
-        By policy, requests that surely fit are apart: no policy was asked.
-        """
-        where, values = which.where()
-        name = "''" if by is None else f"coalesce(\"{by}\", '-')"
-        if by == "policy":
-            name = f"CASE WHEN event = 'decision' AND tokens_before IS NULL THEN '{_UNCOUNTED}' ELSE {name} END"
-        query = f"SELECT {name} AS name, overhead_class, {SUMS} FROM decisions WHERE {where} GROUP BY 1, 2 ORDER BY 2"  # noqa: S608
-        groups: dict[str, list[Row]] = {}
-        for each in self._connection.execute(query, values):
-            groups.setdefault(each["name"], []).append(each)
-        found = [total(name, rows) for name, rows in groups.items()]
-        return sorted(found, key=lambda each: (-each.requests, each.name))
-
-    def series(self, which: Filter, *, start: float, step: float) -> list[tuple[float, Totals]]:
-        """The sums of each span of `step` seconds since `start` that had requests, by when it began."""
-        where, values = which.where()
-        query = f"SELECT CAST((time - ?) / ? AS INTEGER) AS span, overhead_class, {SUMS} FROM decisions WHERE {where} GROUP BY 1, 2 ORDER BY 1, 2"  # noqa: E501, S608
-        spans: dict[int, list[Row]] = {}
-        for each in self._connection.execute(query, [start, step, *values]):
-            spans.setdefault(each["span"], []).append(each)
-        return [(start + span * step, total("", rows)) for span, rows in spans.items()]
+    def figures(self, selected: str, after: int, limit: int) -> list[sqlite3.Row]:
+        """The columns that are `selected`, in SQL, of the next rows after one."""
+        query = f"SELECT {selected} FROM decisions WHERE id > ? ORDER BY id LIMIT ?"  # noqa: S608 - of our own
+        return self._connection.execute(query, (after, limit)).fetchall()
 
     def _rows(self, query: str, values: Sequence[object], limit: int) -> list[dict[str, Any]]:
         found: Iterator[sqlite3.Row] = self._connection.execute(query, [*values, max(1, min(limit, MOST))])

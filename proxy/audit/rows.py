@@ -1,12 +1,8 @@
 """What of an audit record can be searched for and summed: the columns of the audit store."""
 
-import math
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
-
-STEP = 1.05  # overheads are summed in classes, each this much wider than the one below
-_LEAST_MS = 0.001
 
 COLUMNS: Mapping[str, str] = {
     "time": "REAL NOT NULL",  # seconds since the epoch
@@ -35,7 +31,6 @@ COLUMNS: Mapping[str, str] = {
     "prompt_tokens": "INTEGER",
     "cached_tokens": "INTEGER",
     "overhead_ms": "REAL",
-    "overhead_class": "INTEGER",
     "held_ms": "REAL",
     "changed": "INTEGER NOT NULL",  # whether something else than the client's own bytes was sent
     "avoided": "INTEGER NOT NULL",  # whether the upstream would have refused the client's own bytes
@@ -76,23 +71,12 @@ def row(record: Mapping[str, Any]) -> tuple[object, ...]:
         "prompt_tokens": usage.get("prompt_tokens"),
         "cached_tokens": usage.get("cached_tokens"),
         "overhead_ms": overhead,
-        "overhead_class": None if overhead is None else classed(overhead),
         "held_ms": record.get("held_ms"),
         "changed": changed,
         "avoided": changed and _avoided(before, after, window, record.get("reserve") or 0, record.get("status")),
         **_gone(record.get("slots") or ()),
     }
     return tuple(fields[name] for name in COLUMNS)
-
-
-def classed(ms: float) -> int:
-    """The class of an overhead in milliseconds; `middle` gives the class's own figure, at most 2.5 % off."""
-    return round(math.log(max(ms, _LEAST_MS)) / math.log(STEP))
-
-
-def middle(number: int) -> float:
-    """The milliseconds that a class stands for."""
-    return math.exp(number * math.log(STEP))
 
 
 def _avoided(before: int | None, after: int | None, window: int | None, reserve: int, status: int | None) -> bool:

@@ -4,6 +4,7 @@ import asyncio
 import sqlite3
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
@@ -13,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from policies import registry
+from proxy.audit.figures import Figures
 from proxy.audit.query import Decisions, Filter
 from proxy.audit.store import AuditStore
 from proxy.dashboard.pages import HEADERS
@@ -51,6 +53,13 @@ class Api:
         self._content = content
         self._health = health
         self._now = now
+        self._figures = Figures()
+
+    def warm(self) -> None:
+        """Read what an earlier proxy has left, before anybody asks; what fails will fail again where it is told."""
+        if self._store is not None:
+            with suppress(sqlite3.Error), self._store.reading() as decisions:
+                self._figures.refresh(decisions)
 
     async def overview(self, request: Request) -> Response:
         """`?span=3600&route=…`: how the worker is doing, and what the last `span` seconds come to."""
@@ -102,7 +111,9 @@ class Api:
         now, step = self._now(), max(1.0, span / SPANS)
         start = now - span
         which = self._filter(asked, since=start)
-        everything = next(iter(decisions.totals(which)), None)
+        self._figures.refresh(decisions)
+        figures = self._figures
+        everything = next(iter(figures.totals(which)), None)
         return {
             "now": now,
             "span": span,
@@ -113,9 +124,11 @@ class Api:
             "policies": registry.names(),
             "routes": [described(route) for route in self._routes],
             "totals": everything and asdict(everything),
-            "by_route": [asdict(each) for each in decisions.totals(which, by="route")],
-            "by_policy": [asdict(each) for each in decisions.totals(which, by="policy")],
-            "series": [{"at": at, **asdict(each)} for at, each in decisions.series(which, start=start, step=step)],
+            "by_route": [asdict(each) for each in figures.totals(which, by="route")],
+            "by_policy": [asdict(each) for each in figures.totals(which, by="policy")],
+            "series": [
+                {"at": at, **asdict(each)} for at, each in figures.series(which, start=start, step=step, spans=SPANS)
+            ],
             "latest": decisions.newest(which, limit=10),
         }
 

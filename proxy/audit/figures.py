@@ -1,0 +1,102 @@
+"""The figures of all decisions in an audit store as arrays, so that any period is summed in milliseconds."""
+
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from threading import Lock
+
+import numpy as np
+
+from proxy.audit.query import Decisions, Filter
+from proxy.audit.sums import MOST, OVERHEAD, SUMMED, Codes, Floats, Totals, totals
+
+GROUPS = ("route", "policy", "model", "mode")
+_UNCOUNTED = "(fits, not counted)"
+_NONE = "-"
+_POLICY = f"CASE WHEN event = 'decision' AND tokens_before IS NULL THEN '{_UNCOUNTED}' ELSE policy END"
+_NAMES = {"route": "route", "policy": _POLICY, "model": "model", "mode": "mode", "asked": "policy"}
+_FIGURES = ("id", "time", *SUMMED.values(), *MOST.values(), OVERHEAD)
+SELECTED = ", ".join((*_FIGURES, *(f"coalesce({each}, '{_NONE}')" for each in _NAMES.values())))
+_MORE = 20_000  # rows that are taken over at a time
+
+
+@dataclass(frozen=True, slots=True)
+class _Loaded:
+    """Arrays of one length: a row of `figures` for each of _FIGURES, and codes of names, by kind."""
+
+    figures: Floats = field(default_factory=lambda: np.empty((len(_FIGURES), 0)))
+    codes: dict[str, Codes] = field(default_factory=lambda: {name: np.empty(0, np.int64) for name in _NAMES})
+
+
+class Figures:
+    """What `refresh` has read so far; for use from several threads."""
+
+    def __init__(self) -> None:
+        self._loaded = _Loaded()
+        self._known: dict[str, dict[str, int]] = {name: {} for name in _NAMES}
+        self._lock = Lock()
+
+    def refresh(self, decisions: Decisions) -> None:
+        """Take over what came since the last time, and forget what the store has forgotten. Raises sqlite3.Error."""
+        with self._lock:
+            loaded = self._loaded
+            ids = loaded.figures[0]
+            if gone := int(np.searchsorted(ids, decisions.first())):
+                loaded = _Loaded(loaded.figures[:, gone:], {name: each[gone:] for name, each in loaded.codes.items()})
+            parts = [loaded]
+            last = int(ids[-1]) if len(ids) else 0
+            while rows := decisions.figures(SELECTED, last, _MORE):
+                parts.append(self._read(rows))
+                last = rows[-1][0]
+            if len(parts) > 1:
+                loaded = _Loaded(
+                    np.concatenate([part.figures for part in parts], axis=1),
+                    {name: np.concatenate([part.codes[name] for part in parts]) for name in _NAMES},
+                )
+            self._loaded = loaded
+
+    def totals(self, which: Filter, *, by: str | None = None) -> list[Totals]:
+        """The sums of a period, one for each value of `by` (see GROUPS), the busiest first.
+
+        By policy, requests that surely fit are apart: no policy was asked.
+        """
+        loaded = self._chosen(which)
+        names = [""] if by is None else list(self._known[by])
+        codes = np.zeros(loaded.figures.shape[1], np.int64) if by is None else loaded.codes[by]
+        return sorted(_totals(loaded, codes, names), key=lambda each: (-each.requests, each.name))
+
+    def series(self, which: Filter, *, start: float, step: float, spans: int) -> list[tuple[float, Totals]]:
+        """The sums of each of `spans` spans of `step` seconds that had requests, by when it began."""
+        loaded = self._chosen(replace(which, since=start, until=start + step * spans))
+        codes = np.minimum((loaded.figures[1] - start) // step, spans - 1).astype(np.int64)
+        found = _totals(loaded, codes, [str(number) for number in range(spans)])
+        return [(start + int(each.name) * step, replace(each, name="")) for each in found]
+
+    def _chosen(self, which: Filter) -> _Loaded:
+        loaded = self._loaded
+        mask = np.ones(loaded.figures.shape[1], bool)
+        time = loaded.figures[1]
+        if which.since is not None:
+            mask &= time >= which.since
+        if which.until is not None:
+            mask &= time < which.until
+        for name, wanted in (("route", which.route), ("model", which.model), ("asked", which.policy)):
+            if wanted is not None:
+                mask &= loaded.codes[name] == self._known[name].get(wanted, -1)
+        if mask.all():
+            return loaded
+        return _Loaded(loaded.figures[:, mask], {name: each[mask] for name, each in loaded.codes.items()})
+
+    def _read(self, rows: Sequence[sqlite3.Row]) -> _Loaded:
+        width = len(_FIGURES)
+        columns = list(zip(*rows, strict=True))
+        codes = {}
+        for name, values in zip(_NAMES, columns[width:], strict=True):
+            known = self._known[name]
+            codes[name] = np.array([known.setdefault(value, len(known)) for value in values], np.int64)
+        return _Loaded(np.array(columns[:width], np.float64), codes)
+
+
+def _totals(loaded: _Loaded, codes: Codes, names: list[str]) -> list[Totals]:
+    columns = dict(zip((*SUMMED, *MOST), loaded.figures[2:-1], strict=True))
+    return totals(columns, loaded.figures[-1], codes, names)
