@@ -27,7 +27,7 @@ from proxy.upstream.relay import End, Relay
 ERROR_BYTES = 64 * 1024  # of an upstream's error, what is looked at before it is relayed
 SHORTFALL = 1000  # tokens; of a short prompt no shortfall says much
 ERROR_S = 2.0  # how long its first bytes are waited for
-_ERROR_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_ERROR_NAME = re.compile(r"(?=.{1,64}\Z)([A-Za-z]+([_.-][A-Za-z]+)*|[0-9]+)")  # words or a number: no key looks so
 TRUNCATED = 0.6  # an upstream that counted less than this share of what was sent took only a part of it
 
 
