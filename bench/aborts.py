@@ -77,17 +77,17 @@ async def measure(clients: int, at_once: int = 50) -> Report:
 
         done = await asyncio.gather(*(one(number) for number in range(clients)))
         after = before
-        for _ in range(60):
-            await asyncio.sleep(0.5)
+        for _ in range(150):
+            await asyncio.sleep(0.2)
             after = await proxy.vitals()
-            if not upstream.open and not after.requests:
+            if not upstream.busy and not after.requests:
                 break
         # Of a request that never got to the upstream there is nothing to hear.
         waits = [upstream.gone[left.seed] - left.at for left, _ in done if left.seed in upstream.gone]
         seen = {number for number in upstream.seen if number >= 0}
         late = sum(wait > WITHIN_S for wait in waits) + len(seen - set(upstream.gone))
         held = sum(took > HOLD_S / 2 for _, took in done)
-        return Report(clients, len(waits), max(waits, default=0.0), late, held, before, after, upstream.open)
+        return Report(clients, len(waits), max(waits, default=0.0), late, held, before, after, upstream.busy)
 
 
 def main() -> None:

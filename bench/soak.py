@@ -109,10 +109,10 @@ async def soak(seconds: float, streams: int, *, faulty: float = 0.05, chunks: in
 
 
 async def _quiet(proxy: Served, upstream: Source, report: Report) -> None:
-    """Wait until idle connections have been let go, and note what is left then."""
-    for _ in range(60):
-        await asyncio.sleep(0.5)
-        report.after, report.left_open = await proxy.vitals(), upstream.open
+    """Wait until nothing is under way, and note what is left then."""
+    for _ in range(150):
+        await asyncio.sleep(0.2)
+        report.after, report.left_open = await proxy.vitals(), upstream.busy
         if not report.left_open and not report.after.requests:
             return
 

@@ -65,10 +65,9 @@ class Stream:
 
 @dataclass(slots=True)
 class Source:
-    """The upstream. `open` counts connections, `seen` has the seeds asked for, `gone` when the peer of one left."""
+    """The upstream. `busy` counts requests under way, `seen` the seeds asked for, `gone` when the peer of one left."""
 
-    open: int = 0
-    requests: int = 0
+    busy: int = 0
     seen: set[int] = field(default_factory=set)
     gone: dict[int, float] = field(default_factory=dict)
     port: int = 0
@@ -81,23 +80,24 @@ class Source:
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer the requests of one connection."""
-        self.open += 1
         stream = None
         try:
             while True:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
                 await reader.readexactly(int(head.partition("content-length: ")[2].split("\r\n")[0] or 0))
                 stream = Stream.of(head.partition("x-bench: ")[2].split("\r\n")[0])
-                self.requests += 1
                 self.seen.add(stream.seed)
-                if not await self._answer(stream, reader, writer):
-                    return
+                self.busy += 1
+                try:
+                    if not await self._answer(stream, reader, writer):
+                        return
+                finally:
+                    self.busy -= 1
                 stream = None
         except (ConnectionError, asyncio.IncompleteReadError):
             if stream is not None:
                 self.gone[stream.seed] = time.perf_counter()
         finally:
-            self.open -= 1
             writer.close()
 
     async def _answer(self, stream: Stream, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
