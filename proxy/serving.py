@@ -55,7 +55,7 @@ def run(path: Path | None, *, host: str | None, port: int | None, workers: int |
         os.environ.pop(CONFIG_VARIABLE, None)
     _log_to_stderr()
     where = host or config.server.host, config.server.port if port is None else port
-    _announce(config, *where)
+    _announce(config, *where, number)
     options = uvicorn.Config(
         "proxy.serving:worker",
         factory=True,
@@ -188,7 +188,7 @@ def _log_to_stderr() -> None:
     )
 
 
-def _announce(config: Config, host: str, port: int) -> None:
+def _announce(config: Config, host: str, port: int, workers: int) -> None:
     log = structlog.get_logger("trimtab")
     for route in config.routes:
         log.info(
@@ -198,4 +198,9 @@ def _announce(config: Config, host: str, port: int) -> None:
             policy=route.policy.name if route.experiment is None else route.experiment,
             mode=route.mode.value,
         )
+    for problem in configs.audit_apart(config, workers):
+        log.warning("audit_apart", why=problem)
+    log.info(
+        "dashboard", address=f"http://{host}:{config.server.admin_port or port}/trimtab/", decisions=config.audit.store
+    )
     log.info("listening", address=f"http://{host}:{port}", state=config.state.split("://")[0])

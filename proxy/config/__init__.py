@@ -85,6 +85,16 @@ def audit_file(config: Config) -> Path | None:
     return Path(place.target) if place is not None and place.backend is urls.Backend.SQLITE else None
 
 
+def audit_apart(config: Config, workers: int) -> tuple[str, ...]:
+    """Problems, none of which stops anything: workers that each keep decisions for themselves."""
+    if workers == 1 or config.audit.store is None or audit_file(config) is not None:
+        return ()
+    return (
+        f"audit.store: memory:// is each worker's own, and there are {workers}: the dashboard shows what the "
+        "one that answers has done; set it to a file such as sqlite:///audit.db",
+    )
+
+
 def router(config: Config) -> Router:
     """The routes with their conditions, ready to be asked."""
     return Router(tuple(zip(map(_matcher, config.routes), routes(config), strict=True)))

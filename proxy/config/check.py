@@ -32,5 +32,6 @@ def check(path: Path | str | None, environ: Mapping[str, str]) -> Checked:
     plain["routes"] = [{key: one[key] for key in dict.fromkeys((*first, *one))} for one in plain["routes"]]
     effective = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, indent=2, width=120)
     broken = (f"policy {name!r} could not be loaded: {error}" for name, error in registry.broken().items())
-    warnings = (*broken, *config.unreachable_routes(read), *config.unset_variables(read, environ))
+    alone = config.audit_apart(read, read.server.workers)
+    warnings = (*broken, *config.unreachable_routes(read), *config.unset_variables(read, environ), *alone)
     return Checked(effective, warnings)

@@ -200,6 +200,18 @@ BROKEN = {
         "server.prot: unknown key; did you mean 'port'? Known here: admin_port",
     ),
     "unknown key of a route": (ROUTE % "treshold: 1", "routes[0].treshold: unknown key; did you mean 'thresholds'?"),
+    "audit store elsewhere": (
+        "audit: {store: redis://h}",
+        "audit.store: must be memory://, sqlite:///relative/file.db or ",
+    ),
+    "audit store without a file": (
+        "audit: {store: 'sqlite:///'}",
+        "audit.store: must be memory://, sqlite:///relative",
+    ),
+    "audit store with a password": (
+        "audit: {store: 'redis://u:hush@h'}",
+        "audit.store: must be memory://, sqlite:///relative/file.db or sqlite:////absolute/file.db, got a text ",
+    ),
     "text for a number": ("server: {port: '80'}", "server.port: must be a whole number, got '80'"),
     "boolean for a number": ("server: {workers: true}", "server.workers: must be a whole number, got true"),
     "fraction for a number": (ROUTE % "window: 1.5", "routes[0].window: must be a whole number, got 1.5"),

@@ -74,3 +74,18 @@ def test_the_examples_in_the_readme_are_true(file: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         check(file, {})
     assert list(caught.value.problems) == told
+
+
+@pytest.mark.parametrize(
+    ("settings", "warned"),
+    [
+        ("server: {workers: 2}\nstate: sqlite:///s.db", True),
+        ("server: {workers: 2}\nstate: sqlite:///s.db\naudit: {store: 'sqlite:///a.db'}", False),
+        ("server: {workers: 2}\nstate: sqlite:///s.db\naudit: {store: null}", False),
+        ("server: {workers: 1}", False),
+    ],
+)
+def test_workers_that_keep_decisions_apart_are_warned_of(file: Path, settings: str, warned: bool) -> None:
+    file.write_text(settings)
+
+    assert any("audit.store: memory:// is each worker's own" in each for each in check(file, {}).warnings) is warned
