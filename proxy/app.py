@@ -16,7 +16,8 @@ from starlette.routing import Mount, WebSocketRoute
 from starlette.routing import Route as Path
 from starlette.types import Receive, Scope, Send
 
-from policies import registry
+from policies import clusters, registry
+from policies.types import Need
 from proxy import config as configs
 from proxy import exchange, tokens
 from proxy.audit import Audit, Sinks
@@ -162,6 +163,8 @@ async def opened(
         stack.callback(executor.shutdown, wait=False, cancel_futures=True)
         loop = asyncio.get_running_loop()
         await asyncio.gather(*(loop.run_in_executor(executor, _warm, model) for model in WARM))
+        if any(Need.SUMMARIES in route.policy.needs for route in configs.routes(config)):
+            await loop.run_in_executor(executor, clusters.load)
         everything = config.audit.slots == "all"
         sinks = Sinks(
             paths=config.audit.path,
