@@ -94,6 +94,7 @@ def show(
     above_config, above_store = context.obj or (None, None)
     with _reading(config or above_config, store or above_store) as decisions:
         found = decisions.records(audit_id)
+        before = decisions.history(found[0]) if len(found) == 1 else []
     if len(found) != 1:
         why = "several begin so; give more of it" if found else "not there; it may be older than what is kept"
         sys.stderr.write(f"trimtab: {audit_id!r}: {why}\n")
@@ -101,7 +102,7 @@ def show(
     if as_json:
         print_line(msgspec.json.format(msgspec.json.encode(found[0]), indent=2).decode())
     else:
-        console().print(audit_words.explain(found[0]))
+        console().print(audit_words.explain(found[0], before))
 
 
 def report(

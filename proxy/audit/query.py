@@ -2,11 +2,13 @@
 
 import sqlite3
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
 import msgspec
+
+from proxy.audit.history import Past, history
 
 MOST = 1000  # decisions in one answer
 ID_PREFIX = 4  # of an audit id, so many characters are enough where only one begins with them
@@ -64,6 +66,10 @@ class Decisions:
             found = self._connection.execute(f"{query} >= ? AND audit_id < ? LIMIT 2", span).fetchall()
         return [msgspec.json.decode(zlib.decompress(each[0])) for each in found]
 
+    def history(self, record: Mapping[str, Any]) -> list[Past]:
+        """The decisions that a record replays, the latest first, as far as they are kept."""
+        return list(history(record, self._one))
+
     def conversations(self, which: Filter, *, limit: int = 50) -> list[dict[str, Any]]:
         """Conversations, the latest first: how many requests, cuts and tokens saved, how full, under which policy."""
         where, values = which.where()
@@ -84,6 +90,9 @@ class Decisions:
         """The columns that are `selected`, in SQL, of the next rows after one."""
         query = f"SELECT {selected} FROM decisions WHERE id > ? ORDER BY id LIMIT ?"  # noqa: S608 - of our own
         return self._connection.execute(query, (after, limit)).fetchall()
+
+    def _one(self, audit_id: str) -> Mapping[str, Any] | None:
+        return next(iter(self.records(audit_id)), None)
 
     def _rows(self, query: str, values: Sequence[object], limit: int) -> list[dict[str, Any]]:
         found: Iterator[sqlite3.Row] = self._connection.execute(query, [*values, max(1, min(limit, MOST))])

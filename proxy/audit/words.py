@@ -11,6 +11,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from proxy.audit.history import Past
+
 SHOWN = 400  # characters of a slot's text, where records hold them
 
 _STYLES = {"evict": "red", "summarize": "yellow", "shrink": "yellow", "recall": "green", "keep": "dim"}
@@ -24,8 +26,8 @@ _FATES = {
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
-def explain(record: Mapping[str, Any]) -> RenderableType:
-    """A record as somebody reads it who has never seen one."""
+def explain(record: Mapping[str, Any], before: Sequence[Past] = ()) -> RenderableType:
+    """A record as somebody reads it who has never seen one; `before` are the decisions that it replays."""
     parts: list[RenderableType] = [Text(clean(headline(record)), style="bold"), Text()]
     parts.append(facts([("what", "figures"), *arithmetic(record)]))
     slots = record.get("slots") or []
@@ -34,6 +36,8 @@ def explain(record: Mapping[str, Any]) -> RenderableType:
         listed = sum(1 for slot in slots if slot.get("index") is not None)
         if (others := (record.get("slots_total") or 0) - listed) > 0:
             parts.append(Text(f"{others} more slots were not touched by this decision.", style="dim"))
+    if before:
+        parts += [Text(), past_table(before)]
     parts += [Text(), *(Text(clean(f"- {line}")) for line in advice(record))]
     return Group(*parts)
 
@@ -157,6 +161,30 @@ def slot_table(slots: Sequence[Mapping[str, Any]]) -> Table:
             *((str(slot.get("text", ""))[:SHOWN],) if texts else ()),
         ]
         table.add_row(*(Text(clean(cell)) for cell in cells), style=_STYLES.get(fate, ""))
+    return table
+
+
+def past_table(before: Sequence[Past]) -> Table:
+    """What was out already, decision by decision."""
+    table = Table(
+        box=None, pad_edge=False, header_style="bold", title="Out already", title_justify="left", title_style="bold"
+    )
+    for head in ("messages", "tokens", "cut", "by", "when", "decision"):
+        table.add_column(head, justify="right" if head == "tokens" else "left", overflow="fold")
+    for past in before:
+        if past.gone is None:
+            table.add_row("no longer kept", "", "", "", "", Text(clean(past.audit_id)))
+            continue
+        shortened = f"; shortened {spans(past.shortened)}" if past.shortened else ""
+        cells = (
+            f"{spans(past.gone) or 'none'}{shortened}",
+            f"{past.tokens or 0:,}",
+            past.trigger or "-",
+            past.policy or "-",
+            str(past.time)[:19].replace("T", " "),
+            past.audit_id,
+        )
+        table.add_row(*(Text(clean(cell)) for cell in cells))
     return table
 
 

@@ -76,13 +76,14 @@ class Api:
         return await self._answered(request, listed)
 
     async def decision(self, request: Request) -> Response:
-        """One record, whole."""
+        """One record, whole, and the decisions that it replays."""
 
         def one(decisions: Decisions, _: QueryParams) -> Any:
             found = decisions.records(request.path_params["id"])
             if len(found) != 1:
                 raise ClientError(404, "no_decision", "No decision that is kept has this id alone")
-            return found[0] if self._content else _silent(found[0])
+            past = [asdict(each) for each in decisions.history(found[0])]
+            return {**(found[0] if self._content else _silent(found[0])), "history": past}
 
         return await self._answered(request, one)
 

@@ -8,7 +8,7 @@ import { conversationLink, decisionLink, decisionTable } from "./decisions.js";
 export async function decision(id) {
   const record = await ask(`api/decisions/${encodeURIComponent(id)}`);
   return h("div", {}, h("h2", {}, "Decision ", h("span", { class: "id" }, record.audit_id)), summary(record),
-    ...picture(record));
+    ...picture(record), record.history?.length ? past(record.history) : null);
 }
 
 export function picture(record, texts = null) {
@@ -16,6 +16,14 @@ export function picture(record, texts = null) {
     return [h("p", { class: "lead" }, "No slot was touched: nothing was decided about this request that was not decided before.")];
   }
   return [h("h3", {}, "The window"), windowBars(record, texts), slotTable(record)];
+}
+
+function past(rows) {
+  return table("Out already, by earlier decisions", [
+    ["messages", (row) => (row.gone ? (spans(row.gone) || "none") + (row.shortened.length ? `; shortened ${spans(row.shortened)}` : "") : "no longer kept"), false, "why"],
+    ["tokens", (row) => number(row.tokens), true], ["cut", (row) => row.trigger ?? "–"], ["by", (row) => row.policy ?? "–"],
+    ["when", (row) => (row.time ? when(Date.parse(row.time) / 1000) : "–")], ["decision", (row) => decisionLink(row.audit_id)],
+  ], rows);
 }
 
 function slotTable(record) {

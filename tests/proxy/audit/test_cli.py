@@ -57,6 +57,21 @@ def test_one_decision_is_explained_to_who_has_only_its_id(tmp_path: Path) -> Non
         assert words in told, words
 
 
+def test_what_was_out_before_is_told_decision_by_decision(tmp_path: Path) -> None:
+    later = record(3, trigger=None, slots=[], replayed={"slots": 2, "audit_id": f"{2:016x}"})
+    second = record(2, policy="fifo", replayed={"slots": 1, "audit_id": f"{1:016x}"})
+    second["slots"] = [{"index": 4, "messages": [7, 8, 9, 11], "tokens": 50, "action": "summarize"}]
+    forgotten = record(1, replayed={"slots": 1, "audit_id": "gone"})
+    path = filled(tmp_path, forgotten, second, later)
+
+    told = [line.split() for line in run("audit", "--store", path, "show", f"{3:016x}").splitlines()]
+
+    start = told.index(["Out", "already"])
+    assert told[start + 2][:5] == ["7–9,", "11", "50", "normal", "fifo"]
+    assert told[start + 3][:4] == ["1–2", "1,000", "normal", "priority"]
+    assert told[start + 4] == ["no", "longer", "kept", "gone"]
+
+
 def test_what_a_client_sent_does_not_reach_the_terminal_as_control(tmp_path: Path) -> None:
     path = filled(tmp_path, record(1, model="\x1b]0;owned\x07\u202egpt", route="[red]a[/red]"))
 

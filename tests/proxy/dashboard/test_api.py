@@ -67,6 +67,21 @@ async def test_a_decision_is_told_slot_by_slot_though_lines_hold_changes_alone(
     assert len(record["slots"]) == record["slots_total"] > len(line["slots"])
 
 
+async def test_who_has_only_an_id_is_told_what_was_dropped_before(
+    start: Start, upstream: FakeUpstream, records: Records
+) -> None:
+    client = await talked(start, upstream, records)
+    last = (await records.get(6))[-1]
+
+    record = await get(client, f"decisions/{last['audit_id']}")
+
+    gone = {index for past in record["history"] for index in past["gone"]}
+    gone |= {i for slot in record["slots"] if slot["action"] == "evict" for i in slot["messages"]}
+    sent = upstream.exchanges[-1].json["messages"]
+    assert gone
+    assert len(sent) == 11 - len(gone)
+
+
 async def test_a_conversation_is_told_in_order(start: Start, upstream: FakeUpstream, records: Records) -> None:
     client = await talked(start, upstream, records)
 
