@@ -76,6 +76,9 @@ def test_the_wheel_has_both_packages_with_their_types_and_nothing_else(tmp_path:
         metadata = message_from_string(wheel.read(f"{info}/METADATA").decode())
         scripts = wheel.read(f"{info}/entry_points.txt").decode()
     assert {name.split("/")[0] for name in names} == {"policies", "proxy", info}
+    static = {str(path.relative_to(ROOT)) for path in (ROOT / "proxy/dashboard/static").rglob("*") if path.is_file()}
+    assert len(static) > 10
+    assert static <= set(names)
     assert {"policies/py.typed", "proxy/py.typed", f"{info}/licenses/LICENSE"} <= set(names)
     sources = {
         str(path.relative_to(ROOT)) for package in ("policies", "proxy") for path in (ROOT / package).rglob("*.py")
