@@ -1,10 +1,16 @@
 """Which paths are found on which port."""
 
+import socket
+from pathlib import Path
+
+import httpx2
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
 from proxy.http.door import Door
 from proxy.http.keys import Keyring
+from tests.fakes.upstream import FakeUpstream
+from tests.proxy.replicas import Replica
 
 ADMIN = 9090
 
@@ -51,3 +57,23 @@ async def test_without_such_a_port_everything_is_on_one(path: str) -> None:
 @pytest.mark.parametrize("path", HEALTH)
 async def test_health_is_told_everywhere(path: str) -> None:
     assert [await answered(path, port, ADMIN) for port in (8080, ADMIN)] == [200, 200]
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+async def test_a_server_listens_on_both_ports(tmp_path: Path, upstream: FakeUpstream, workers: str) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    settings = f"server: {{admin_port: {port}}}\nstate: 'sqlite:///{tmp_path}/state.db'"
+    replica = Replica(tmp_path / "replica", settings, upstream=upstream.url, command=("--workers", workers))
+    await replica.start()
+    try:
+        async with replica.client() as main, httpx2.AsyncClient(trust_env=False) as client:
+            own = f"http://127.0.0.1:{port}"
+            found = [(await main.get(path)).status_code for path in ("/metrics", "/v1/models", "/healthz")]
+            apart = [(await client.get(own + path)).status_code for path in ("/metrics", "/v1/models", "/healthz")]
+    finally:
+        replica.stop()
+
+    assert (found, apart) == ([404, 200, 200], [200, 404, 200])
+    assert len(upstream.exchanges) == 1
