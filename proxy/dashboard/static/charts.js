@@ -52,7 +52,7 @@ function draw(drawing) {
         width: 2,
         dash: each.dash,
         fill: each.bars ? colour(each.colour) : undefined,
-        paths: each.bars ? uPlot.paths.bars({ size: [0.8, 40] }) : undefined,
+        paths: each.bars ? uPlot.paths.bars({ size: [0.8, 40] }) : each.points ? () => null : undefined,
         points: { show: each.bars ? false : each.points ?? (!each.dash && each.values.filter((value) => value !== null).length < 40), size: each.points ? 9 : 5,
           fill: colour(each.colour) },
         spanGaps: true,

@@ -2,7 +2,7 @@
 import { ask } from "./ask.js";
 import { fate, spans, windowBars } from "./bars.js";
 import { chart } from "./charts.js";
-import { compact, facts, h, ms, number, percent, table, when } from "./dom.js";
+import { compact, facts, h, many, ms, number, percent, table, when } from "./dom.js";
 import { conversationLink, decisionLink, decisionTable } from "./decisions.js";
 
 export async function decision(id) {
@@ -72,7 +72,7 @@ export async function conversation(id) {
     series.push({ name: "cut from", values: of(() => route.thresholds.evict), colour: "bad", dash: [6, 5] }, { name: "down to", values: of(() => route.targets.evict), colour: "good", dash: [3, 5] });
   }
   return h("div", {}, h("h2", {}, "Conversation ", h("span", { class: "id" }, data.conversation)),
-    h("p", { class: "lead" }, `${rows.length} requests, ${rows.filter((row) => row.trigger).length} cuts, ${compact(rows.reduce((sum, row) => sum + row.saved * row.changed, 0))} tokens saved.`),
+    h("p", { class: "lead" }, `${many(rows.length, "request")}, ${many(rows.filter((row) => row.trigger).length, "cut")}, ${compact(rows.reduce((sum, row) => sum + row.saved * row.changed, 0))} tokens saved.`),
     h("div", { class: "charts" },
       chart("How full the window is", "share of the budget, request by request", order, series, { format: percent, index: true, top: 1 }),
       chart("Share that a cache can hold", "leading tokens as in the request before, and what the upstream took from its cache", order, [

@@ -20,6 +20,8 @@ export const compact = (value) => (value === null || value === undefined ? "–"
 export const percent = (value) => (value === null || value === undefined ? "–" : `${Math.round(value * 100)} %`);
 export const share = (part, all) => (all ? ` (${percent(part / all)})` : "");
 
+export const many = (count, what) => `${number(count)} ${what}${count === 1 ? "" : "s"}`;
+
 export function ms(value) {
   if (value === null || value === undefined) return "–";
   if (value === 0) return "0 ms";
