@@ -75,7 +75,7 @@ async def served(upstream: str, settings: str) -> AsyncIterator[Served]:
         audit, file = Path(folder) / "audit.jsonl", Path(folder) / "config.yaml"
         file.write_text(
             f"upstreams: {{fake: {{base_url: '{upstream}/v1', idle_timeout_s: 3}}}}\n"
-            f"audit: {{path: '{audit}'}}\nembeddings: {{backend: none}}\n{settings}\n"
+            f"audit: {{path: '{audit}', keep_rows: 1000}}\nembeddings: {{backend: none}}\n{settings}\n"
         )
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "bench.served", str(file), str(port)), stderr=subprocess.DEVNULL

@@ -148,6 +148,8 @@ async def test_strangers_get_nothing_but_health(start: Start, upstream: FakeUpst
     assert (await post(client, HI)).status_code == 401
     assert [(await client.get(path)).status_code for path in ("/healthz", "/readyz")] == [200, 200]
     assert upstream.exchanges == []
+    password = {"authorization": "Basic " + base64.b64encode(f"me:{ONE}".encode()).decode()}
+    assert [(await client.get(path, headers=password)).status_code for path in ("/trimtab/", "/metrics")] == [200, 200]
     page = (await client.get("/metrics", headers={"authorization": f"Bearer {ONE}"})).text
     assert 'code="invalid_api_key"' in page
 
