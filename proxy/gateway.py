@@ -48,6 +48,15 @@ class Asked:
     budget: int | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Look:
+    """What a body says of itself; without a `peek` it is passed on as it came, for `reason`."""
+
+    model: str | None = None
+    peek: wire.Peek | None = None
+    reason: str | None = None
+
+
 class Gateway:
     """The ASGI endpoint behind every path that trimtab does not keep for itself."""
 
@@ -111,7 +120,7 @@ class Gateway:
         coding = headers.text(fields, b"content-encoding")
         decoded = await bodies.decode_aside(raw, coding, self._max_body_bytes)
         body = decoded.body if isinstance(decoded, bodies.Decoded) else None
-        seen = await _look(body)
+        seen = await self._look(body)
         model = seen.model
         if model is None and (named := _DEPLOYMENT.search(scope["path"])):
             model = named[1]
@@ -142,6 +151,20 @@ class Gateway:
             raise
         exchange = Exchange(self._parts, upstream, _target(scope, found), incoming, raw, key)
         await exchange.relay(outcome, scope, receive, send)
+
+    async def _look(self, body: bytes | None) -> _Look:
+        if body is None:
+            return _Look(reason="unknown_encoding")
+        if len(body) > PEEK_INLINE_BYTES:
+            return await asyncio.to_thread(self._look_now, body)
+        return self._look_now(body)
+
+    def _look_now(self, body: bytes) -> _Look:
+        try:
+            peek = self._parts.pipeline.peek(body)
+        except wire.NotChat as error:
+            return _Look(model=wire.peek_model(body), reason=error.reason.value)
+        return _Look(model=peek.model, peek=peek)
 
     def _find(self, scope: Scope, model: str | None, *, readable: bool) -> Found:
         """The route of a chat request; one that cannot be read goes where its path and headers send it."""
@@ -178,31 +201,6 @@ class Gateway:
             },
             error=error.code == "context_length_exceeded",
         )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Look:
-    """What a body says of itself; without a `peek` it is passed on as it came, for `reason`."""
-
-    model: str | None = None
-    peek: wire.Peek | None = None
-    reason: str | None = None
-
-
-async def _look(body: bytes | None) -> _Look:
-    if body is None:
-        return _Look(reason="unknown_encoding")
-    if len(body) > PEEK_INLINE_BYTES:
-        return await asyncio.to_thread(_look_now, body)
-    return _look_now(body)
-
-
-def _look_now(body: bytes) -> _Look:
-    try:
-        peek = wire.peek(body)
-    except wire.NotChat as error:
-        return _Look(model=wire.peek_model(body), reason=error.reason.value)
-    return _Look(model=peek.model, peek=peek)
 
 
 def _target(scope: Scope, found: Found) -> bytes:

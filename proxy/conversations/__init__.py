@@ -24,6 +24,7 @@ from proxy.conversations.notes import Keys
 from proxy.conversations.recent import Recent
 from proxy.conversations.turns import Turn, Turns
 from proxy.stores.contract import Found, Mark, Store, StoreError
+from proxy.wire.request import Carry
 
 LOOK = 64
 """How many of the newest digests are looked up first."""
@@ -94,9 +95,18 @@ class Conversations:
         tenant: bytes = b"",
         session: str | None = None,
         variant: str = "",
+        carry: Carry | None = None,
     ) -> Chain:
-        """The digests of each prefix of a request's messages, given their canonical digests; see `identity.root`."""
-        return identity.chain(identity.root(self._salt, route, tenant, session, variant), digests)
+        """The digests of each prefix of a request's messages, given their canonical digests; see `identity.root`.
+
+        With the request's `carry`, those of messages that an earlier request had too are not worked out again.
+        """
+        root = identity.root(self._salt, route, tenant, session, variant)
+        if carry is None:
+            return identity.chain(root, digests)
+        chain = identity.chain(root, digests, carry.get(("chain", root)))
+        carry.put(("chain", root), chain)
+        return chain
 
     async def replay(self, chain: Chain) -> Known:
         """What is known of the conversation that a request continues.

@@ -8,7 +8,7 @@ order, from the first on. Without the salt nobody can tell from a digest which w
 import base64
 import binascii
 import json
-from collections.abc import Iterable
+from collections.abc import Sequence
 from hashlib import blake2b
 
 from proxy.http.headers import Headers, first
@@ -30,11 +30,11 @@ def root(salt: bytes, route: str, tenant: bytes = b"", session: str | None = Non
     return _hash(salt, b"root", _bytes(route), tenant, sent, _bytes(variant))
 
 
-def chain(root: bytes, digests: Iterable[bytes]) -> Chain:
-    """The digest of each prefix of the messages with these canonical digests."""
-    found = []
-    last = root
-    for own in digests:
+def chain(root: bytes, digests: Sequence[bytes], known: Chain = ()) -> Chain:
+    """The digest of each prefix of the messages with these canonical digests, of which the first may be `known`."""
+    found = list(known)
+    last = found[-1] if found else root
+    for own in digests[len(found) :]:
         last = blake2b(last + own, digest_size=DIGEST_BYTES).digest()
         found.append(last)
     return tuple(found)

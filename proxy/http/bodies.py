@@ -12,8 +12,6 @@ from proxy.errors import ClientError, ClientGone
 from proxy.http import codings, headers
 from proxy.http.headers import Headers
 
-_THREAD_FROM = 1 << 16  # bytes: inflating more than this is not for the event loop
-
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
@@ -81,8 +79,8 @@ def decode(body: bytes, content_encoding: str, limit: int) -> Decoded | Undecoda
 
 async def decode_aside(body: bytes, content_encoding: str, limit: int) -> Decoded | Undecodable:
     """What `decode` gives, worked out in a thread where it could hold the event loop up."""
-    if len(body) < _THREAD_FROM and not codings.names(content_encoding):
-        return decode(body, content_encoding, limit)
+    if not codings.names(content_encoding):
+        return Decoded(body, coded=False)
     return await asyncio.to_thread(decode, body, content_encoding, limit)
 
 

@@ -1,14 +1,13 @@
 """One chat request: read it, replay what was decided, cut where a threshold is reached, write it down, render it."""
 
-import asyncio
 import time
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import replace
 from functools import partial
 from secrets import token_hex
-from typing import Any, TypeVar
 
+from proxy import wire
 from proxy.conversations import Conversations
 from proxy.conversations.identity import Chain
 from proxy.conversations.known import Known, Status, hold
@@ -19,10 +18,11 @@ from proxy.errors import ClientError
 from proxy.guard import Faults
 from proxy.pipeline.afterwards import afterwards
 from proxy.pipeline.ahead import Planner, plannable
+from proxy.pipeline.aside import Aside
 from proxy.pipeline.calibrating import Calibrating
 from proxy.pipeline.evicted import Hooks
 from proxy.pipeline.gathering import Gathered, Gatherer
-from proxy.pipeline.intake import Incoming, Read, Reading, Unread, Windows, assigned, read
+from proxy.pipeline.intake import Incoming, Intake, Read, Reading, Unread, Windows, assigned
 from proxy.pipeline.outcome import Action, Outcome, Stages
 from proxy.pipeline.prefix import shared_tokens
 from proxy.pipeline.preparation import Preparation
@@ -34,12 +34,8 @@ from proxy.tokens import Cache
 from proxy.upstream.learned import Calibrations, learned_key
 from proxy.upstream.overflow_errors import Refusal
 from proxy.upstream.retrying import Refused, refused
-from proxy.wire.memo import Memo
 
 LEASE_S = 5.0  # longer than the deadline of the work that a lease is for
-INLINE_BYTES = 64 * 1024  # a larger body is read, counted and cut on a thread
-
-T = TypeVar("T")
 
 
 class Pipeline:
@@ -66,18 +62,24 @@ class Pipeline:
         clock: Callable[[], float] = time.perf_counter,
         now: Callable[[], float] = time.time,
     ) -> None:
-        self._windows = windows
+        self._intake = Intake(windows)
         self._conversations = conversations
-        self._executor = executor
+        self._aside = Aside(executor)
         self._clock = clock
         self._now = now
-        self._memo = Memo[Any]()
         self._counts = Cache()
         self._gatherer = Gatherer(embeddings, Library(), wait_s=wait_s)
         self._summarizer = summarizer
         self._hooks = hooks
         self._preparation = preparation
         self._calibrating = Calibrating(calibrations, self._counts) if calibrations is not None else None
+
+    def peek(self, body: bytes) -> wire.Peek:
+        """What a body says of itself; what it shares with a request that was read before is not looked at again.
+
+        Raises wire.NotChat.
+        """
+        return self._intake.peek(body)
 
     def untouched(self, incoming: Incoming) -> Outcome:
         """The outcome of a request that nothing is decided about."""
@@ -125,11 +127,11 @@ class Pipeline:
             ClientError: as `settle` does.
         """
         if self._conversations is None:
-            return await self._aside(incoming, lambda: self.settle(incoming))
+            return await self._aside(len(incoming.body), lambda: self.settle(incoming))
         outcome, faults = self.untouched(incoming), Faults()
         try:
             with faults.guard("pipeline", ClientError):
-                reading = await self._aside(incoming, lambda: self._read(incoming, outcome))
+                reading = await self._aside(incoming.fresh, lambda: self._read(incoming, outcome))
                 if reading is not None:
                     await self._converse(self._conversations, incoming, reading, outcome, faults)
         except BaseException:
@@ -148,7 +150,7 @@ class Pipeline:
         """
         sent = first.tokens_after
         if sent is None:
-            counted = await self._aside(incoming, lambda: self._measure(incoming))
+            counted = await self._aside(len(incoming.body), lambda: self._measure(incoming))
             if counted is None:
                 return None
             sent = counted
@@ -178,7 +180,7 @@ class Pipeline:
 
     def _read(self, incoming: Incoming, outcome: Outcome) -> Reading | None:
         with outcome.stages.stage("parse"):
-            done: Read = read(incoming, self._windows, self._memo)
+            done: Read = self._intake.read(incoming)
         outcome.model, outcome.budget = done.model, done.budget
         if isinstance(done.found, Unread):
             outcome.reason = done.found.reason
@@ -200,6 +202,7 @@ class Pipeline:
             tenant=incoming.tenant,
             session=incoming.session,
             variant=incoming.variant,
+            carry=reading.chat.carry,
         )
         incoming = assigned(incoming, reading, chain)
         outcome.policy = incoming.trimmer.name
@@ -211,11 +214,11 @@ class Pipeline:
         if self._preparation is not None:
             self._preparation.begin(chain)
         known = await conversations.replay(chain)
-        ledger, prompt = await self._aside(incoming, lambda: trimming.weigh(known.ledger))
+        ledger, prompt = await self._aside(trimming.uncounted, lambda: trimming.weigh(known.ledger))
         move = hold(known.turns, fits=trimming.fits(prompt), waited=False)
         if move == "wait":
             known = await self._wait(conversations, chain, known, incoming, outcome)
-            ledger, prompt = await self._aside(incoming, lambda: trimming.weigh(known.ledger))
+            ledger, prompt = await self._aside(trimming.uncounted, lambda: trimming.weigh(known.ledger))
             move = hold(known.turns, fits=trimming.fits(prompt), waited=True)
         before = ledger
         why = trimming.trigger(prompt) if move in ("free", "alone") else None
@@ -231,7 +234,7 @@ class Pipeline:
                 if self._preparation is not None and plannable(incoming):
                     made = self._preparation.take(chain, known.ledger.decision)
                 ledger = await self._aside(
-                    incoming,
+                    len(incoming.body),
                     lambda: trimming.cut(
                         before,
                         prompt,
@@ -248,7 +251,7 @@ class Pipeline:
                     )
             if asks:
                 cut = ledger
-                ledger = await self._aside(incoming, lambda: trimming.recall(cut, gathered, why))
+                ledger = await self._aside(len(incoming.body), lambda: trimming.recall(cut, gathered, why))
         new = ledger if ledger is not before and move == "free" and ledger else None
         turn = await conversations.begin(chain, known, new)
         outcome.turn = turn
@@ -262,7 +265,7 @@ class Pipeline:
         if ledger is not before and not lost:
             outcome.notes_made = tuple(placed for placed in sent.notes if placed.note not in before.notes)
         if ledger:
-            await self._aside(incoming, lambda: trimming.render(ledger, sent))
+            await self._aside(len(incoming.body), lambda: trimming.render(ledger, sent))
         if move in ("held", "alone") and outcome.action in (Action.PASS, Action.TRIMMED):
             outcome.action = Action.HELD
         if known.entry is not None:
@@ -315,7 +318,7 @@ class Pipeline:
                     sealed = {note: conversations.seal(text.encode("utf-8", "replace")) for note, text in texts.items()}
                     if len(texts) < len(drafts):
                         faults.note("summarizer")
-                    return await self._aside(incoming, lambda: trimming.sealed(after, sealed))
+                    return await self._aside(len(incoming.body), lambda: trimming.sealed(after, sealed))
         return after
 
     async def _wait(
@@ -334,12 +337,6 @@ class Pipeline:
         outcome.notes_made, outcome.notes_gone, outcome.weights = (), (), None
         ledger, _ = trimming.weigh(known.ledger)
         return ledger
-
-    async def _aside(self, incoming: Incoming, work: Callable[[], T]) -> T:
-        """The result of work that is done at once for a small body, on a thread for a large one."""
-        if len(incoming.body) <= INLINE_BYTES:
-            return work()
-        return await asyncio.get_running_loop().run_in_executor(self._executor, work)
 
 
 def _status(before: Known, after: Known) -> str:

@@ -48,10 +48,9 @@ class Planner:
         """The next normal cut, with room for one turn more; None below the threshold `warn`, or where it fails."""
         rehearsal = Rehearsal(self.incoming.trimmer)
         asked = replace(self.incoming, policy=rehearsal)
-        messages = (*self.reading.chat.messages, reply)
-        longer = replace(
-            self.reading, chat=replace(self.reading.chat, messages=messages), groups=grouping.group(messages)
-        )
+        chat = self.reading.chat
+        groups = grouping.group((*chat.messages, reply), chat.groups, len(chat.messages))
+        longer = replace(self.reading, chat=chat.followed(reply, groups), groups=groups)
         outcome = Outcome(route=asked.route, body=b"", audit_id="", stages=self.stages)
         faults = Faults()
         trimming = Trimming(asked, longer, self.counts, outcome, faults, self.gatherer, self.keys)

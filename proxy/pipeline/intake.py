@@ -16,8 +16,8 @@ from proxy.pipeline.thinning import may_exceed
 from proxy.route import Mode, Route
 from proxy.tokens import Counter, counter
 from proxy.upstream.retrying import Refused
-from proxy.wire import grouping
 from proxy.wire.grouping import Group
+from proxy.wire.history import History
 from proxy.wire.memo import Memo
 
 Windows = Callable[[Route, str | None], int | None]
@@ -46,6 +46,11 @@ class Incoming:
     session: str | None = None
     learned: int | None = None
     refused: Refused | None = None
+
+    @property
+    def fresh(self) -> int:
+        """How many bytes of the body have not been seen before, in a request that it goes on from."""
+        return len(self.body) if self.peek is None else min(self.peek.fresh, len(self.body))
 
     @property
     def trimmer(self) -> Policy:
@@ -99,36 +104,52 @@ class Read:
     found: Reading | Unread
 
 
-def read(incoming: Incoming, windows: Windows, memo: Memo[Any]) -> Read:
-    """Read a request as far as it matters; `memo` holds the messages that were read before.
+class Intake:
+    """Reads requests as far as it matters, and remembers what it read of them."""
 
-    Raises:
-        ClientError: 400 invalid_pin, for a pin on a message that is not there.
-    """
-    body, route, model, budget = incoming.body, incoming.route, incoming.model, None
-    if route.mode is Mode.OFF:
-        return Read(model=model, budget=None, found=Unread())
-    try:
-        peek = incoming.peek or wire.peek(body)
-        model = peek.model or model
-        budget = _budget(incoming, _smaller(windows(route, model), incoming.learned), peek.output_limits)
-        if budget is None:
-            return Read(model=model, budget=None, found=Unread(reason="window_unknown"))
-        surely = not peek.media and not incoming.pins and incoming.refused is None
-        surely = surely and not may_exceed(len(body), route.max_messages)
-        if surely and len(body) < route.thresholds.warn * budget.tokens:
-            return Read(model=model, budget=budget, found=Unread(bound=round(len(body) / budget.tokens, 4)))
-        chat = wire.parse(body, memo)
-    except wire.NotChat as error:
-        return Read(model=model, budget=budget, found=Unread(reason=error.reason.value))
-    found = Reading(
-        chat=chat,
-        groups=grouping.group(chat.messages),
-        counter=counter(model),
-        budget=budget,
-        pins=_indexes(incoming.pins, len(chat.messages)),
-    )
-    return Read(model=model, budget=budget, found=found)
+    def __init__(self, windows: Windows) -> None:
+        self._windows = windows
+        self._memo = Memo[Any]()
+        self._history = History()
+
+    def peek(self, body: bytes) -> wire.Peek:
+        """What a body says of itself; what it shares with a request that was read before is not looked at again.
+
+        Raises:
+            NotChat: see `wire.peek`.
+        """
+        return wire.peek(body, self._history)
+
+    def read(self, incoming: Incoming) -> Read:
+        """Read a request.
+
+        Raises:
+            ClientError: 400 invalid_pin, for a pin on a message that is not there.
+        """
+        body, route, model, budget = incoming.body, incoming.route, incoming.model, None
+        if route.mode is Mode.OFF:
+            return Read(model=model, budget=None, found=Unread())
+        try:
+            peek = incoming.peek or self.peek(body)
+            model = peek.model or model
+            budget = _budget(incoming, _smaller(self._windows(route, model), incoming.learned), peek.output_limits)
+            if budget is None:
+                return Read(model=model, budget=None, found=Unread(reason="window_unknown"))
+            surely = not peek.media and not incoming.pins and incoming.refused is None
+            surely = surely and not may_exceed(len(body), route.max_messages)
+            if surely and len(body) < route.thresholds.warn * budget.tokens:
+                return Read(model=model, budget=budget, found=Unread(bound=round(len(body) / budget.tokens, 4)))
+            chat = wire.parse(body, self._memo, self._history, peek)
+        except wire.NotChat as error:
+            return Read(model=model, budget=budget, found=Unread(reason=error.reason.value))
+        found = Reading(
+            chat=chat,
+            groups=chat.groups,
+            counter=counter(model),
+            budget=budget,
+            pins=_indexes(incoming.pins, len(chat.messages)),
+        )
+        return Read(model=model, budget=budget, found=found)
 
 
 def assigned(incoming: Incoming, reading: Reading, chain: Chain | None = None) -> Incoming:
@@ -141,7 +162,7 @@ def assigned(incoming: Incoming, reading: Reading, chain: Chain | None = None) -
         return incoming
     if chain is None:
         root = identity.root(b"", incoming.route.name, incoming.tenant, incoming.session, incoming.variant)
-        chain = identity.chain(root, (message.canonical for message in messages))
+        chain = identity.chain(root, [message.canonical for message in messages])
     chosen = experiment.choose(chain[first_user(messages)])
     return replace(incoming, route=replace(incoming.route, policy=chosen, experiment=None))
 

@@ -12,7 +12,7 @@ from proxy.conversations.notes import Keys, Note
 from proxy.errors import ClientError
 from proxy.guard import Faults
 from proxy.pipeline import budget as budgets
-from proxy.pipeline import thinning
+from proxy.pipeline import counted, thinning
 from proxy.pipeline.budget import Trigger
 from proxy.pipeline.decision import Decision, Fate, decide
 from proxy.pipeline.gathering import Gathered, Gatherer, by_slot
@@ -24,7 +24,7 @@ from proxy.pipeline.prompt import Prompt, assemble, marked, window
 from proxy.pipeline.record import Written, record
 from proxy.recall.recalling import wanted, without_recall
 from proxy.route import Mode, OnOverflow, Route
-from proxy.tokens import Cache, media
+from proxy.tokens import Cache
 from proxy.wire.chat import Message
 from proxy.wire.splice import splice
 
@@ -59,12 +59,10 @@ class Trimming:
         self._faults = faults
         self._overhead = faults.attempt("counter", lambda: reading.counter.overhead(reading.chat.settings), 0)
         self._full: Prompt | None = None
-        self._counted: list[int] | None = None
         self._made: list[tuple[Ledger, Prompt]] = []
         self._relevances: Mapping[int, float] | None = None
         outcome.counted = True
-        guesses = (media.guessed(part) for message in reading.chat.messages for part in message.parts)
-        outcome.estimated = reading.counter.estimated or any(guesses)
+        outcome.estimated = reading.counter.estimated or counted.guesses(reading.chat)
         outcome.overhead_tokens = self._overhead
         outcome.slots_total = len(reading.groups)
 
@@ -83,23 +81,24 @@ class Trimming:
         outcome.replayed_from = ledger.decision or None
         return ledger, prompt
 
+    @property
+    def uncounted(self) -> int:
+        """How many bytes of messages have not been counted before."""
+        return counted.uncounted(self._reading.chat, self._reading.counter)
+
     def prompt(self, ledger: Ledger) -> Prompt:
         """The prompt under a ledger, counted; the same object for the ledgers of the last two calls."""
         for made in self._made:
             if made[0] == ledger:
                 return made[1]
-        exact = partial(self._counts.message, self._reading.counter)
-        prompt = self._faults.attempt("counter", lambda: self._assembled(ledger, exact, self._own()), None)
+        reading, counts = self._reading, self._counts
+        exact = partial(counts.message, reading.counter)
+        own = partial(counted.tokens, reading.chat, reading.counter, counts)
+        prompt = self._faults.attempt("counter", lambda: self._assembled(ledger, exact, own()), None)
         if prompt is None:  # once for all messages, not once for each
             prompt = self._assembled(ledger, self._count, None)
         self._made = [(ledger, prompt), *self._made[:1]]
         return prompt
-
-    def _own(self) -> list[int]:
-        """The tokens of the client's own messages."""
-        if self._counted is None:
-            self._counted = self._counts.messages(self._reading.counter, self._reading.chat.messages)
-        return self._counted
 
     def _assembled(self, ledger: Ledger, count: Callable[[Message], int], own: Sequence[int] | None) -> Prompt:
         chat, groups = self._reading.chat, self._reading.groups

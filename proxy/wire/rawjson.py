@@ -83,21 +83,21 @@ def members(raw: bytes) -> dict[str, Span]:
     found: dict[str, msgspec.Raw]
     found, text = _tolerant(_object, raw)
     spans: dict[str, Span] = {}
-    at = _skip(text, _skip(text, 0) + 1)
+    at = skip(text, skip(text, 0) + 1)
     while text[at] != ord("}"):
         match = _STRING.match(text, at)
         key = _key.decode(match[0]) if match else None
         # Of a repeated key `found` has only the last value, so the walk meets the key again or loses its way.
         if match is None or key is None or key not in found or key in spans:
             raise DuplicateKeyError(_twice(key))
-        start = _skip(text, _skip(text, match.end()) + 1)
+        start = skip(text, skip(text, match.end()) + 1)
         end = start + len(found[key])
         if text[start:end] != bytes(found[key]):
             raise DuplicateKeyError(_twice(key))
         spans[key] = Span(start, end)
-        at = _skip(text, end)
+        at = skip(text, end)
         if text[at] == ord(","):
-            at = _skip(text, at + 1)
+            at = skip(text, at + 1)
     return spans
 
 
@@ -109,13 +109,13 @@ def elements(raw: bytes, offset: int = 0) -> list[Span]:
     found: list[msgspec.Raw]
     found, text = _tolerant(_array, raw)
     spans = []
-    at = _skip(text, 0) + 1
+    at = skip(text, 0) + 1
     for size in map(len, found):
         if text[at] <= _LAST_SPACE:
-            at = _skip(text, at)
+            at = skip(text, at)
         spans.append(_span((at + offset, at + size + offset)))
         at += size
-        at = (at if text[at] > _LAST_SPACE else _skip(text, at)) + 1
+        at = (at if text[at] > _LAST_SPACE else skip(text, at)) + 1
     return spans
 
 
@@ -208,7 +208,7 @@ def _number(digits: str) -> int | float:
     return int(digits) if len(digits) <= _SAFE_DIGITS else float(digits)
 
 
-def _skip(text: bytes, at: int) -> int:
+def skip(text: bytes, at: int) -> int:
     """The first position from `at` on that is not white space."""
     match = _SPACE.match(text, at)
     return match.end() if match else at

@@ -1,0 +1,33 @@
+"""The tokens of a client's own messages, taken from the request that it goes on from as far as that goes. (pure)"""
+
+from collections.abc import Hashable
+
+from proxy.tokens import Cache, Counter, media
+from proxy.wire.request import Chat
+
+
+def tokens(chat: Chat, counter: Counter, counts: Cache) -> tuple[int, ...]:
+    """The tokens of each message."""
+    name = _name(counter)
+    known: tuple[int, ...] = chat.carry.get(name)
+    found = (*known, *counts.messages(counter, chat.messages[len(known) :]))
+    chat.carry.put(name, found)
+    return found
+
+
+def uncounted(chat: Chat, counter: Counter) -> int:
+    """How many bytes of messages have not been counted, in this request or one that it goes on from."""
+    return sum(message.size for message in chat.messages[len(chat.carry.get(_name(counter))) :])
+
+
+def guesses(chat: Chat) -> bool:
+    """Whether the cost of a part of some message is a guess."""
+    known: tuple[bool, ...] = chat.carry.get("guessed")
+    new = [any(map(media.guessed, message.parts)) for message in chat.messages[len(known) :]]
+    found = (*known, *new)
+    chat.carry.put("guessed", found)
+    return True in found
+
+
+def _name(counter: Counter) -> Hashable:
+    return ("tokens", counter.key, counter.ratios)

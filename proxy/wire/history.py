@@ -1,0 +1,140 @@
+"""The bodies that were read last, so that one which begins like one of them is read from where it goes on.
+
+Clients send their whole history with every request. A body is found by a few of its bytes, at places that double;
+that it begins like another is then seen by comparing the two, byte for byte.
+"""
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from threading import Lock
+
+from proxy.wire.grouping import first_of
+from proxy.wire.request import Chat, Shared
+
+_LEAST = 1 << 12  # bytes; a smaller body is read as fast as it is found
+_SAMPLE = 64  # bytes looked at in each place
+_PER_MESSAGE = 1200  # bytes of objects around a short message: its own, its span, its group and its digests
+_TRIES = 3  # bodies that are compared before the longest beginning found will do
+
+
+@dataclass(slots=True)
+class _Kept:
+    """A body that was read, the keys it stands under, and where the first media in it may begin."""
+
+    chat: Chat
+    media: int | None
+    keys: tuple[int, ...]
+    size: int
+
+
+class History:
+    """The most recently read requests, whose bodies and messages sum to at most `max_bytes`. Thread-safe.
+
+    A request that goes on from another takes its place. One that alone is over a quarter of `max_bytes` is not kept.
+    Raises ValueError if `max_bytes` is negative.
+    """
+
+    def __init__(self, max_bytes: int = 64 * 2**20) -> None:
+        if max_bytes < 0:
+            raise ValueError(f"max_bytes: must be at least 0 (keeps nothing), got {max_bytes}")
+        self._max_bytes = max_bytes
+        self._bytes = 0
+        self._kept: OrderedDict[int, _Kept] = OrderedDict()  # by id()
+        self._by_key: dict[int, _Kept] = {}
+        self._lock = Lock()
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    @property
+    def bytes_held(self) -> int:
+        """The sizes of all requests, an upper bound of what is kept for them."""
+        return self._bytes
+
+    def find(self, body: bytes) -> Shared | None:
+        """The longest beginning that `body` shares with a request that is kept; None for less than a message."""
+        best: _Kept | None = None
+        most = tries = 0
+        tried: _Kept | None = None
+        for key in reversed(_keys(body)):
+            kept = self._by_key.get(key)
+            if kept is None or kept is tried:
+                continue
+            tried = kept
+            count = _common(kept.chat, body)
+            if count and kept.chat.spans[count - 1].end > (best.chat.spans[most - 1].end if best else 0):
+                best, most = kept, count
+            tries += 1
+            if tries == _TRIES or (best is not None and 2 * best.chat.spans[most - 1].end >= len(body)):
+                break
+        return _shared(best, most) if best is not None else None
+
+    def put(self, chat: Chat, media: int | None) -> None:
+        """Keep a request, in the place of those that it goes on from; `media` is where its first may begin."""
+        keys = _keys(chat.body)
+        size = 2 * len(chat.body) + _PER_MESSAGE * len(chat.messages)
+        if not keys or size > self._max_bytes // 4:
+            return
+        kept = _Kept(chat, media, keys, size)
+        with self._lock:
+            for before in {id(each): each for key in keys if (each := self._by_key.get(key))}.values():
+                if _goes_on(before.chat, chat):
+                    self._drop(before)
+            self._by_key |= dict.fromkeys(keys, kept)
+            self._kept[id(kept)] = kept
+            self._bytes += size
+            while self._bytes > self._max_bytes:
+                self._drop(next(iter(self._kept.values())))
+
+    def _drop(self, kept: _Kept) -> None:
+        del self._kept[id(kept)]
+        self._bytes -= kept.size
+        for key in kept.keys:
+            if self._by_key.get(key) is kept:
+                del self._by_key[key]
+
+
+def _keys(body: bytes) -> tuple[int, ...]:
+    """A key for each beginning of a body whose length is a power of two, the shortest first."""
+    found = []
+    key, at = 0, _LEAST
+    while at <= len(body):
+        key = hash((key, body[at - _SAMPLE : at]))
+        found.append(key)
+        at *= 2
+    return tuple(found)
+
+
+def _common(chat: Chat, body: bytes) -> int:
+    """How many of a request's messages `body` has too, in the same places, with all that stands before them."""
+    spans, own = chat.spans, memoryview(chat.body)
+    if body.startswith(own[: spans[-1].end]):
+        return len(spans)
+    low, high, same = 0, len(spans) - 1, 0
+    while low < high:
+        middle = (low + high + 1) // 2
+        end = spans[middle - 1].end
+        if body.startswith(own[same:end], same):
+            low, same = middle, end
+        else:
+            high = middle - 1
+    return low
+
+
+def _goes_on(before: Chat, chat: Chat) -> bool:
+    return chat.body.startswith(memoryview(before.body)[: before.spans[-1].end])
+
+
+def _shared(kept: _Kept, count: int) -> Shared:
+    chat = kept.chat
+    end = chat.spans[count - 1].end
+    return Shared(
+        end=end,
+        start=chat.array.start,
+        fields={name: span for name, span in chat.fields.items() if span.end <= chat.array.start},
+        spans=chat.spans[:count],
+        messages=chat.messages[:count],
+        groups=first_of(chat.groups, count, len(chat.messages)),
+        media=kept.media if kept.media is not None and kept.media < end else None,
+        carry=chat.carry,
+    )
