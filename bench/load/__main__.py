@@ -1,179 +1,73 @@
-"""Added latency of the proxy against its upstream, in turn, in one run: `python -m bench.load [--rounds N]`."""
+"""What a proxy adds to its upstream, in turn with others, in one run: `python -m bench.load [--peer NAME=COMMAND]`."""
 
-import asyncio
 import json
-import socket
-import statistics
-import subprocess
-import sys
 import tempfile
-import time
 from pathlib import Path
+from typing import Annotated
 
 import typer
 import uvloop
 from rich.console import Console
+from rich.progress import track
 from rich.table import Table
 
-from bench.load.client import Connection
+from bench.load import measuring, servers
+from bench.load.measuring import Row
+from bench.load.requests import LOADS
+from bench.load.servers import DIRECT, Server
 
-SIZES = {"2 KB": 2_000, "50 KB": 50_000, "500 KB": 500_000}
-WORDS = ("the", "tide", "turns", "at", "the", "quay", "and", "a", "crane", "lifts", "what", "its", "manifest", "names")
-
-
-def chat(size: int, *, stream: bool = False) -> bytes:
-    """A chat request of about `size` bytes, in messages of about 400."""
-    messages = [{"role": "system", "content": "You help the harbour office."}]
-    number = 0
-    while sum(len(m["content"]) + 35 for m in messages) < size:
-        text = " ".join(WORDS[(number * 5 + i * 3) % len(WORDS)] for i in range(70))
-        messages.append({"role": "assistant" if number % 2 else "user", "content": f"{number}: {text}"[: size - 100]})
-        number += 1
-    messages.append({"role": "user", "content": "And now?"})
-    return json.dumps({"model": "gpt-4o", "messages": messages, **({"stream": True} if stream else {})}).encode()
+COLUMNS = {
+    "p50_ms": "P50 ms",
+    "added_p50_ms": "added P50 ms",
+    "added_p99_ms": "added P99 ms",
+    "per_s": "requests/s",
+    "cpu_ms": "CPU ms",
+}
 
 
-def free_port() -> int:
-    """A port of 127.0.0.1 that nobody listens on."""
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port: int = sock.getsockname()[1]
-        return port
-
-
-def wait_for(port: int, timeout_s: float = 30.0) -> None:
-    """Return once somebody listens on a port of 127.0.0.1."""
-    until = time.monotonic() + timeout_s
-    while time.monotonic() < until:
-        with socket.socket() as sock:
-            if sock.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        time.sleep(0.05)
-    raise TimeoutError(f"nobody listens on port {port}")
-
-
-async def latency(ports: dict[str, int], body: bytes, rounds: int) -> dict[str, list[float]]:
-    """Milliseconds of each request, one after the other, the servers in turn."""
-    connections = {name: Connection(port) for name, port in ports.items()}
-    for connection in connections.values():
-        await connection.open()
-    times: dict[str, list[float]] = {name: [] for name in ports}
-    for number in range(rounds + rounds // 10):
-        for name, connection in connections.items():
-            taken = await connection.post(body)
-            if number >= rounds // 10:
-                times[name].append(taken * 1000)
-    for connection in connections.values():
-        connection.close()
-    return times
-
-
-async def throughput(port: int, body: bytes, seconds: float, connections: int = 8) -> float:
-    """Requests a second over some connections."""
-    done = 0
-    until = time.perf_counter() + seconds
-
-    async def one() -> None:
-        nonlocal done
-        connection = Connection(port)
-        await connection.open()
-        while time.perf_counter() < until:
-            await connection.post(body)
-            done += 1
-        connection.close()
-
-    start = time.perf_counter()
-    await asyncio.gather(*(one() for _ in range(connections)))
-    return done / (time.perf_counter() - start)
-
-
-async def streaming(ports: dict[str, int], body: bytes, rounds: int) -> dict[str, tuple[list[float], list[float]]]:
-    """Milliseconds to the first byte, and of each chunk's delay, the servers in turn."""
-    found: dict[str, tuple[list[float], list[float]]] = {name: ([], []) for name in ports}
-    for _ in range(rounds):
-        for name, port in ports.items():
-            connection = Connection(port)
-            await connection.open()
-            first, delays = await connection.stream(body)
-            connection.close()
-            found[name][0].append(first * 1000)
-            found[name][1].extend(delay * 1000 for delay in delays)
-    return found
-
-
-def quantile(values: list[float], share: float) -> float:
-    """The value under which `share` of the values lie."""
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
-
-
-async def measure(ports: dict[str, int], rounds: int, seconds: float) -> dict[str, dict[str, float]]:
-    """Every figure, by row: added milliseconds at P50 and P99, and requests a second of proxy and upstream."""
-    rows: dict[str, dict[str, float]] = {}
-    for label, size in SIZES.items():
-        body = chat(size)
-        times = await latency(ports, body, rounds if size < 100_000 else rounds // 4)
-        direct, proxy = times["direct"], times["trimtab"]
-        rows[label] = {
-            "direct_p50_ms": statistics.median(direct),
-            "proxy_p50_ms": statistics.median(proxy),
-            "added_p50_ms": statistics.median(proxy) - statistics.median(direct),
-            "added_p99_ms": quantile(proxy, 0.99) - quantile(direct, 0.99),
-            "direct_per_s": await throughput(ports["direct"], body, seconds),
-            "proxy_per_s": await throughput(ports["trimtab"], body, seconds),
-        }
-    streams = await streaming(ports, chat(2_000, stream=True), max(5, rounds // 50))
-    rows["stream 2 KB, first byte"] = _added(streams["direct"][0], streams["trimtab"][0])
-    rows["stream 2 KB, each chunk"] = _added(streams["direct"][1], streams["trimtab"][1])
+async def measure(
+    running: dict[str, Server], rounds: int, seconds: float, streams: int, only: str
+) -> dict[str, dict[str, Row]]:
+    """Every figure, by row and server."""
+    rows: dict[str, dict[str, Row]] = {}
+    for asked in track(LOADS, "measuring", transient=True):
+        if only in asked.name:
+            some = rounds if asked.size < 100_000 else max(20, rounds // 4)
+            rows[asked.name] = await measuring.load(running, asked, some, seconds)
+    if streams and only in "streams":
+        rows |= await measuring.streams(running, max(5, rounds // 50), 1)
+        rows |= await measuring.streams(running, 2, streams)
     return rows
 
 
-def _added(direct: list[float], proxy: list[float]) -> dict[str, float]:
-    return {
-        "direct_p50_ms": statistics.median(direct),
-        "proxy_p50_ms": statistics.median(proxy),
-        "added_p50_ms": statistics.median(proxy) - statistics.median(direct),
-        "added_p99_ms": quantile(proxy, 0.99) - quantile(direct, 0.99),
-    }
-
-
-def table(rows: dict[str, dict[str, float]]) -> Table:
+def table(rows: dict[str, dict[str, Row]]) -> Table:
     """The rows for people."""
-    columns = ("direct_p50_ms", "proxy_p50_ms", "added_p50_ms", "added_p99_ms", "direct_per_s", "proxy_per_s")
-    made = Table("request", *(column.replace("_", " ") for column in columns))
-    for label, row in rows.items():
-        made.add_row(
-            label,
-            *(f"{row[c]:.2f}" if c.endswith("ms") else f"{row[c]:.0f}" if c in row else "" for c in columns if True),
-        )
+    made = Table("request", "server", *COLUMNS.values())
+    for label, by_server in rows.items():
+        for name, row in by_server.items():
+            cells = (f"{row[c]:.{0 if c == 'per_s' else 2}f}" if c in row else "" for c in COLUMNS)
+            made.add_row(label if name == DIRECT else "", name, *cells)
+        made.add_section()
     return made
 
 
-def main(rounds: int = 400, seconds: float = 3.0, out: Path | None = None, config: Path | None = None) -> None:
-    """Start an upstream and the proxy in front of it, measure both, print a table, and write JSON to `out`."""
-    ports = {"direct": free_port(), "trimtab": free_port()}
-    with tempfile.TemporaryDirectory() as folder:
-        settings = Path(folder) / "config.yaml"
-        settings.write_text(
-            config.read_text()
-            if config
-            else f"upstreams: {{bench: {{base_url: 'http://127.0.0.1:{ports['direct']}/v1'}}}}\n"
-            f"audit: {{path: '{folder}/audit.jsonl'}}\n"
-            "defaults: {window: 200000}\n"
-        )
-        commands = (
-            ["-m", "bench.load.upstream", str(ports["direct"])],
-            ["-m", "proxy", "serve", "--config", str(settings), "--port", str(ports["trimtab"])],
-        )
-        running = [subprocess.Popen([sys.executable, *command]) for command in commands]
-        try:
-            for port in ports.values():
-                wait_for(port)
-            rows = uvloop.run(measure(ports, rounds, seconds))
-        finally:
-            for process in running:
-                process.terminate()
-                process.wait()
+def main(
+    rounds: Annotated[int, typer.Option(help="requests of each kind, a quarter of the large ones")] = 400,
+    seconds: Annotated[float, typer.Option(help="how long requests a second are counted")] = 3.0,
+    streams: Annotated[int, typer.Option(help="streams that are open at once; 0: none")] = 100,
+    workers: Annotated[int, typer.Option(help="of trimtab")] = 1,
+    peer: Annotated[list[str], typer.Option(help="NAME=COMMAND with {port}, {upstream} and {folder} in it")] = [],  # noqa: B006
+    only: Annotated[str, typer.Option(help="kinds of requests with this in their name")] = "",
+    out: Annotated[Path | None, typer.Option(help="JSON with every figure")] = None,
+    config: Annotated[Path | None, typer.Option(help="of trimtab, with {upstream} for the port")] = None,
+) -> None:
+    """Start an upstream, trimtab and its peers in front of it, measure them, print a table, and write JSON."""
+    try:
+        peers = dict(map(servers.peer, peer))
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+    with tempfile.TemporaryDirectory() as folder, servers.serving(peers, Path(folder), config, workers) as running:
+        rows = uvloop.run(measure(running, rounds, seconds, streams, only))
     Console(width=120).print(table(rows))
     if out is not None:
         out.write_text(json.dumps(rows, indent=2))

@@ -9,6 +9,7 @@ import asyncio
 import os
 import sys
 import time
+from typing import cast
 
 import uvloop
 
@@ -29,19 +30,24 @@ class Answering(asyncio.Protocol):
     """One connection: waits for a whole request, answers it, waits for the next."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:  # noqa: D102
-        self.transport: asyncio.WriteTransport = transport  # type: ignore[assignment] - uvloop's is no subclass
+        self.transport = cast("asyncio.WriteTransport", transport)  # uvloop's is no subclass
         self.data = bytearray()
+        self.end = 0  # of the request, once its head is there
 
     def data_received(self, data: bytes) -> None:  # noqa: D102
         self.data += data
-        head, found, body = self.data.partition(b"\r\n\r\n")
-        if not found:
+        if not self.end:
+            start = self.data.find(b"\r\n\r\n")
+            if start < 0:
+                return
+            head = bytes(self.data[:start]).lower()
+            self.end = start + 4 + int(head.partition(b"content-length:")[2].split(b"\r\n")[0] or 0)
+        if len(self.data) < self.end:
             return
-        length = int(head.lower().partition(b"content-length:")[2].split(b"\r\n")[0] or 0)
-        if len(body) < length:
-            return
+        body = self.data[-200:]
         self.data.clear()
-        if b'"stream":true' in body[-200:] or b'"stream": true' in body[-200:]:
+        self.end = 0
+        if b'"stream":true' in body or b'"stream": true' in body:
             asyncio.get_running_loop().create_task(self.stream())
         else:
             self.transport.write(HEAD + REPLY)

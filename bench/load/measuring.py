@@ -1,0 +1,109 @@
+"""How long requests take, how many go through, and what they cost, one server in turn with the others."""
+
+import asyncio
+import statistics
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from bench.load.client import Connection
+from bench.load.requests import Load, chat
+from bench.load.servers import DIRECT, Server
+
+Row = dict[str, float]
+WARM_UP = 0.1  # share of the rounds that are not counted
+AT_ONCE = 8  # connections, where requests a second are counted
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Milliseconds of one thing, many times over."""
+
+    values: list[float]
+
+    def p50(self) -> float:
+        """The median."""
+        return statistics.median(self.values)
+
+    def p99(self) -> float:
+        """What 99 of 100 stay under."""
+        ordered = sorted(self.values)
+        return ordered[min(len(ordered) - 1, int(0.99 * len(ordered)))]
+
+
+async def load(servers: Mapping[str, Server], asked: Load, rounds: int, seconds: float) -> dict[str, Row]:
+    """Added latency one request at a time; then requests a second and processor time with several at once."""
+    times = await latency(servers, asked, rounds)
+    rows = {name: added(times[DIRECT], own) for name, own in times.items()}
+    for name, server in servers.items():
+        rows[name] |= await throughput(server, asked, seconds)
+    return rows
+
+
+async def latency(servers: Mapping[str, Server], asked: Load, rounds: int) -> dict[str, Times]:
+    """The times of each server, which are asked the same in turn."""
+    connections = {name: Connection(server.port) for name, server in servers.items()}
+    for connection in connections.values():
+        await connection.open()
+    times: dict[str, list[float]] = {name: [] for name in servers}
+    unheard = int(rounds * WARM_UP)
+    for number, body in zip(range(rounds + unheard), asked.bodies(), strict=False):
+        for name, connection in connections.items():
+            taken = await connection.post(body)
+            if number >= unheard:
+                times[name].append(taken * 1000)
+    for connection in connections.values():
+        connection.close()
+    return {name: Times(values) for name, values in times.items()}
+
+
+async def throughput(server: Server, asked: Load, seconds: float) -> Row:
+    """Requests a second over AT_ONCE connections, and the processor time of each in milliseconds."""
+    done = 0
+    bodies = asked.bodies()
+    prepared = [next(bodies) for _ in range(1 if asked.size < 100_000 else 64)]
+    start, cpu = time.perf_counter(), server.cpu_s()
+    until = start + seconds
+
+    async def one() -> None:
+        nonlocal done
+        connection = Connection(server.port)
+        await connection.open()
+        while time.perf_counter() < until:
+            await connection.post(prepared[done % len(prepared)])
+            done += 1
+        connection.close()
+
+    await asyncio.gather(*(one() for _ in range(AT_ONCE)))
+    taken = time.perf_counter() - start
+    return {"per_s": done / taken, "cpu_ms": (server.cpu_s() - cpu) * 1000 / done}
+
+
+async def streams(servers: Mapping[str, Server], rounds: int, open_at_once: int) -> dict[str, dict[str, Row]]:
+    """What is added to a stream's first byte and to each chunk, with so many streams open."""
+    body = chat(2_000, stream=True)
+    first: dict[str, list[float]] = {name: [] for name in servers}
+    chunks: dict[str, list[float]] = {name: [] for name in servers}
+
+    async def one(name: str, port: int) -> None:
+        connection = Connection(port)
+        await connection.open()
+        begun, delays = await connection.stream(body)
+        connection.close()
+        first[name].append(begun * 1000)
+        chunks[name] += [delay * 1000 for delay in delays]
+
+    for _ in range(rounds):
+        for name, server in servers.items():
+            await asyncio.gather(*(one(name, server.port) for _ in range(open_at_once)))
+    direct = Times(first[DIRECT]), Times(chunks[DIRECT])
+    label = f"{open_at_once} streams" if open_at_once > 1 else "stream"
+    return {
+        f"{label}, first byte": {name: added(direct[0], Times(first[name])) for name in servers},
+        f"{label}, each chunk": {name: added(direct[1], Times(chunks[name])) for name in servers},
+    }
+
+
+def added(direct: Times, own: Times) -> Row:
+    """A server's median and what it adds to the upstream's own."""
+    return {"p50_ms": own.p50(), "added_p50_ms": own.p50() - direct.p50(), "added_p99_ms": own.p99() - direct.p99()}
