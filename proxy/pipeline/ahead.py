@@ -16,6 +16,7 @@ from proxy.pipeline.intake import Incoming, Reading
 from proxy.pipeline.outcome import Outcome, Stages
 from proxy.pipeline.preparation import MOST_BYTES, Preparation, Rehearsal
 from proxy.pipeline.trimming import Trimming
+from proxy.route import OnOverflow
 from proxy.tokens import Cache
 from proxy.wire import grouping
 from proxy.wire.chat import Message
@@ -47,7 +48,8 @@ class Planner:
     def plan(self, reply: Message) -> Plan | None:
         """The next normal cut, with room for one turn more; None below the threshold `warn`, or where it fails."""
         rehearsal = Rehearsal(self.incoming.trimmer)
-        asked = replace(self.incoming, policy=rehearsal)
+        route = replace(self.incoming.route, on_overflow=OnOverflow.PASSTHROUGH)  # nobody is there to be refused
+        asked = replace(self.incoming, policy=rehearsal, route=route)
         chat = self.reading.chat
         groups = grouping.group((*chat.messages, reply), chat.groups, len(chat.messages))
         longer = replace(self.reading, chat=chat.followed(reply, groups), groups=groups)
