@@ -45,7 +45,7 @@ async def leave(port: int, upstream: Source, number: int) -> tuple[Left, float]:
     """Leave a stream at some moment, go on with its conversation, and tell when, and how long going on took."""
     rng = random.Random(number)
     messages = [{"role": "user", "content": f"{number} {n} " + "word " * 40} for n in range(12)]
-    stream = Stream(seed=number, chunks=2000, gap_s=0.02)
+    stream = Stream(seed=number, chunks=400, gap_s=0.1)
     asking = asyncio.create_task(ask(port, stream, _body(messages)))
     await asyncio.sleep(rng.uniform(0, 0.5))
     asking.cancel()
@@ -65,7 +65,7 @@ def _body(messages: list[dict[str, str]]) -> bytes:
     return json.dumps({"model": "gpt-4o", "stream": True, "messages": messages}).encode()
 
 
-async def measure(clients: int, at_once: int = 50) -> Report:
+async def measure(clients: int, at_once: int = 25) -> Report:
     """Let so many clients leave, some at once."""
     async with source() as upstream, served(upstream.url, SETTINGS) as proxy:
         before = await proxy.vitals()
