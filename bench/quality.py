@@ -1,6 +1,7 @@
 """Which share of the evidence for a question is still in the request after trimming, by policy and budget.
 
     python -m bench.quality FILE... [--budgets 0.05,0.10,0.25,0.50] [--policies tail,relevance,...] [--json OUT]
+    python -m bench.quality FILE... --replay [--settings "recall: {budget: 0.2}"] [--policies tail,hybrid,...]
 
 A FILE is JSON lines of recorded conversations: `{id, messages, tools?, qas: [{question, evidence, evidence_mode?}]}`
 or `{id, request, deps: [{at, sources}]}` (see bench/facts.py). Each question is appended as the last user message, and
@@ -8,11 +9,16 @@ the request is trimmed to a share of its whole size, everything included. Eviden
 verbatim, kept or quoted. What is pinned can be more than a budget: `over` is the share of requests that could not be
 brought down to it, and `oracle`, which knows the evidence, shows what pins leave room for.
 
+With `--replay` the conversation is sent turn by turn with what was decided remembered and the settings of a route by
+default; its window is that share of its size, and each question is asked at its end, so that every cut was made before
+it. There `tail` is a cut that keeps the newest, at the same thresholds and with the same recall.
+
 Besides the names of policies there are `identity`, `tail` (a cut that keeps the newest), `oracle`, and the rankings
 `relevance` and `lexical` (the same without vectors), filled into the budget by score. Vectors are kept in the user's
 cache folder, so that a second run is quick; `--model none` does without.
 """
 
+import asyncio
 import json
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -24,6 +30,7 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
+from bench import asking, replaying
 from bench.data import read
 from bench.facts import Probe, probes
 from bench.tables import show
@@ -33,6 +40,8 @@ from bench.ways import OWN, Sent, ways
 from policies import registry
 from policies.errors import PolicyError
 from proxy.embeddings.sentence import DEFAULT_MODEL, SentenceTransformerEmbedder
+from proxy.errors import ConfigError
+from proxy.route import Route
 
 BUDGETS = "0.05,0.10,0.25,0.50"
 
@@ -84,14 +93,20 @@ def main(
         str, typer.Option(help="Model of the vectors by name or path; none: words alone.")
     ] = DEFAULT_MODEL,
     every: Annotated[int, typer.Option(min=1, help="Take every n-th probe only.")] = 1,
+    replay: Annotated[bool, typer.Option(help="Send turn by turn, and ask at the end.")] = False,
+    settings: Annotated[str, typer.Option(help="With --replay: settings of the route, as in a configuration.")] = "",
     out: Annotated[Path | None, typer.Option("--json", help="Write the figures here.")] = None,
 ) -> None:
     """Measure evidence kept under budgets."""
     console = Console()
     shares = _shares(budgets)
     vectors = None if model == "none" else DiskVectors(SentenceTransformerEmbedder(model), folder() / "vectors.sqlite")
+    names = policies.split(",")
     try:
-        chosen = ways(policies.split(","), vectors)
+        routes = {name: asking.route(name, settings) for name in names} if replay else {}
+        chosen = {} if replay else ways(names, vectors)
+    except ConfigError as error:
+        raise typer.BadParameter(str(error), param_hint="--settings, --policies") from None
     except PolicyError as error:
         raise typer.BadParameter(f"{error}; or one of {', '.join(OWN)}", param_hint="--policies") from None
     figures: dict[str, Any] = {}
@@ -100,7 +115,10 @@ def main(
         with Progress(console=Console(stderr=True), transient=True) as progress:
             if vectors is not None and "relevance" in chosen:
                 _embed(vectors, wanted, progress)
-            tallies = _measure(chosen, wanted, shares, progress)
+            if replay:
+                tallies = _replayed(file, routes, shares, every, vectors, progress)
+            else:
+                tallies = _measure(chosen, wanted, shares, progress)
         figures[file.stem] = {
             name: {f"{share:g}": tally.figures() for share, tally in zip(shares, row, strict=True)}
             for name, row in tallies.items()
@@ -153,6 +171,30 @@ def _measure(
             seconds = (time.perf_counter() - start) / len(targets)
             for tally, one, target in zip(tallies[name], sent, targets, strict=True):
                 tally.add(each.probe, one, target, seconds)
+    return tallies
+
+
+def _replayed(
+    file: Path,
+    routes: dict[str, Route],
+    shares: Sequence[float],
+    every: int,
+    vectors: DiskVectors | None,
+    progress: Progress,
+) -> dict[str, list[Tally]]:
+    tallies = {name: [Tally() for _ in shares] for name in routes}
+    for conversation in progress.track(list(read(file)), description="conversations"):
+        if not (wanted := [*probes(conversation)][::every]):
+            continue
+        size = replaying.size(conversation)
+        for name, route in routes.items():
+            for tally, share in zip(tallies[name], shares, strict=True):
+                window = int(share * size)
+                start = time.perf_counter()
+                sent = asyncio.run(asking.asked(conversation, wanted, asking.way(route, wanted), window, vectors))
+                seconds = (time.perf_counter() - start) / len(wanted)
+                for probe, one in zip(wanted, sent, strict=True):
+                    tally.add(probe, one, window, seconds)
     return tallies
 
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,7 @@ from proxy.embeddings import Embeddings
 from proxy.pipeline import Pipeline
 from proxy.pipeline.intake import Incoming
 from proxy.route import Route, Targets, Thresholds
+from proxy.wire.memo import Memo
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,8 @@ def ways(names: Iterable[str], vectors: DiskVectors | None) -> dict[str, Way]:
 
 
 PATIENCE_S = 600.0  # what is measured is what is kept, not what is late
+
+_READ = Memo[Any]()
 
 OWN = ("identity", "tail", "oracle", "lexical", "relevance")
 
@@ -118,9 +122,13 @@ async def _piped(pipeline: Pipeline, route: Route, view: View, target: int) -> S
     outcome = await pipeline.run(Incoming(route=route, body=view.body, reserve=0, budget=target))
     if outcome.turn is not None:
         await outcome.turn.end()
-    client, sent = wire.parse(view.body).messages, wire.parse(outcome.body).messages
-    whole = {message.digest for message in sent}
+    return Sent(verbatim(view.body, outcome.body), outcome.tokens_after or view.window.used)
+
+
+def verbatim(body: bytes, sent: bytes) -> frozenset[int]:
+    """The client's messages, by index, whose words are all in what was sent: as they stood, or quoted in a note."""
+    client, left = wire.parse(body, _READ).messages, wire.parse(sent, _READ).messages
+    whole = {message.digest for message in left}
     known = {message.digest for message in client}
-    notes = "\n".join(m.text for m in sent if m.digest not in known)
-    kept = frozenset(i for i, m in enumerate(client) if m.digest in whole or (m.text and m.text in notes))
-    return Sent(kept, outcome.tokens_after or view.window.used)
+    notes = "\n".join(m.text for m in left if m.digest not in known)
+    return frozenset(i for i, m in enumerate(client) if m.digest in whole or (m.text and m.text in notes))

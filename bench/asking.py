@@ -1,0 +1,107 @@
+"""Questions asked at the end of a conversation that was sent turn by turn, so that every cut was made before them."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from bench.cache import defaults
+from bench.data import Conversation, prefixes
+from bench.facts import Probe
+from bench.ways import PATIENCE_S, Sent, verbatim
+from policies.fifo import Fifo
+from policies.greedy import evict_lowest
+from policies.plan import Plan
+from policies.types import Context, Need, Window
+from proxy.conversations import Conversations
+from proxy.embeddings import Embedder, Embeddings
+from proxy.pipeline import Pipeline
+from proxy.pipeline.intake import Incoming
+from proxy.pipeline.outcome import Outcome
+from proxy.route import Mode, Route
+from proxy.stores.memory import MemoryStore
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """Keeps the newest; what it dropped comes back for the prompt as it does for policies that look at it."""
+
+    name: ClassVar[str] = "tail"
+    needs: ClassVar[frozenset[Need]] = frozenset({Need.SIMILARITY})
+
+    def plan(self, window: Window, target: int, context: Context) -> Plan:
+        """Oldest first."""
+        return Fifo().plan(window, target, context)
+
+
+@dataclass(frozen=True, slots=True)
+class Oracle:
+    """Knows from the start which messages will be asked for, and keeps them as long as it can."""
+
+    evidence: frozenset[int] = frozenset()
+    name: ClassVar[str] = "oracle"
+    needs: ClassVar[frozenset[Need]] = frozenset({Need.SIMILARITY})
+
+    def plan(self, window: Window, target: int, context: Context) -> Plan:
+        """The rest first, oldest first."""
+        wanted = {f"m{index}" for index in self.evidence}
+        evictions = evict_lowest(
+            window, target, lambda slot: float(slot.id in wanted), lambda slot: "oldest first, evidence last"
+        )
+        return Plan(self.name, evictions)
+
+
+def route(name: str, settings: str) -> Route:
+    """The route by default, with `settings` changed, under the way called `name`: a policy, or a bound to compare with.
+
+    Raises:
+        ConfigError: they are no settings of a route, or no policy has that name.
+    """
+    if name == "identity":
+        return replace(defaults(settings), mode=Mode.OFF)
+    if name == "tail":
+        return replace(defaults(settings), policy=Tail(), keep_prefix=0.0)
+    if name == "oracle":
+        return replace(defaults(settings), policy=Oracle(), keep_prefix=0.0)
+    return defaults(", ".join(each for each in (f"policy: {name}", settings) if each))
+
+
+def way(route: Route, wanted: Sequence[Probe]) -> Route:
+    """The route for a conversation: an oracle is told what will be asked."""
+    if not isinstance(route.policy, Oracle):
+        return route
+    facts = (fact for probe in wanted for fact in probe.facts)
+    return replace(route, policy=Oracle(frozenset().union(*facts)))
+
+
+async def asked(
+    conversation: Conversation,
+    wanted: Sequence[Probe],
+    route: Route,
+    window: int,
+    vectors: Embedder | None,
+    *,
+    wait_s: float = PATIENCE_S,
+) -> list[Sent]:
+    """What is sent for each question, each a branch of the same conversation, whose window is `window` tokens."""
+    store = Conversations(MemoryStore(), salt=b"bench", ttl_s=3600.0)
+    embeddings = Embeddings(vectors, cache_bytes=2**30) if vectors is not None else None
+    pipeline = Pipeline(lambda _route, _model: window, store, embeddings=embeddings, wait_s=wait_s)
+
+    async def send(body: bytes) -> Outcome:
+        outcome = await pipeline.run(Incoming(route=route, body=body, reserve=0))
+        if outcome.turn is not None:
+            await outcome.turn.end()
+        return outcome
+
+    try:
+        for request in prefixes(conversation):
+            await send(json.dumps(request).encode())
+        found = []
+        for probe in wanted:
+            body = json.dumps(probe.request).encode()
+            outcome = await send(body)
+            found.append(Sent(verbatim(body, outcome.body), outcome.tokens_after or window))
+        return found
+    finally:
+        await store.close()
