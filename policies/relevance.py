@@ -127,14 +127,15 @@ def bm25(asked: Terms, index: Index) -> Scores:
     return scores
 
 
-def coverage(asked: Terms, passages: Sequence[Passage], everything: Sequence[Passage]) -> list[float]:
-    """Which share of what is asked each passage has, 0..1, its terms weighted by how rare they are in everything."""
-    weights = {}
-    for term in asked.counts:
-        holders = sum(term in passage.terms.counts for passage in everything)
-        weights[term] = math.log(1 + (len(everything) - holders + 0.5) / (holders + 0.5))
-    whole = sum(weights.values()) or 1.0
-    return [sum(w for term, w in weights.items() if term in passage.terms.counts) / whole for passage in passages]
+def rarities(asked: Terms, everything: Sequence[Passage]) -> dict[str, float]:
+    """How much each term that is asked says: its idf among all passages, in nats."""
+    held = {term: sum(term in passage.terms.counts for passage in everything) for term in asked.counts}
+    return {term: math.log(1 + (len(everything) - n + 0.5) / (n + 0.5)) for term, n in held.items()}
+
+
+def covered(weights: Mapping[str, float], passage: Passage) -> float:
+    """The sum of the weights of those terms that a passage has."""
+    return sum(weight for term, weight in weights.items() if term in passage.terms.counts)
 
 
 def pooled(vectors: Vectors) -> NDArray[np.float32]:

@@ -15,7 +15,8 @@ from proxy.pipeline.prompt import Prompt, must_alternate
 from proxy.pipeline.record import Write
 from proxy.recall.extracts import extract
 from proxy.recall.library import Library
-from proxy.recall.recalling import Costs, forgotten, limit, points_back, recalled, share, wanted
+from proxy.recall.pointing import MARKS, strength
+from proxy.recall.recalling import Costs, forgotten, limit, recalled, share, wanted
 from proxy.route import SummaryKind
 from proxy.wire.chat import Message
 
@@ -97,13 +98,13 @@ class Noting:
         """
         route = self.incoming.route
         with self.faults.guard("recall"):
-            asks = last or self.asks(ledger, scores)
+            plain = 1.0 if last else self.strength(ledger, scores)
             note = recalled(
                 ledger,
                 self.messages,
                 self.reading.groups,
                 scores,
-                limit(prompt, self.share, most, asks=asks, last=last),
+                limit(prompt, self.share, most, plain=plain, last=last),
                 exclude_tools=route.recall_exclude_tools,
                 merge=self.merge,
                 library=self.library,
@@ -113,20 +114,26 @@ class Noting:
                 return replace(ledger, notes=ordered((*ledger.notes, note)))
         return ledger
 
-    def asks(self, ledger: Ledger, scores: Mapping[int, float]) -> bool:
-        """Whether the prompt asks for something that was left out, rather than goes on with what is there."""
+    def strength(self, ledger: Ledger, scores: Mapping[int, float]) -> float:
+        """How plainly the prompt means something that was left out."""
         query = last_user(self.messages)
         if query is None:
-            return False
-        gone = {*ledger.drops, *ledger.clears, *ledger.truncations} & scores.keys()
+            return 0.0
         passages = {i: self.library.passage(self.messages[i]) for i in scores}
-        old = [passages[i] for i in sorted(gone, key=lambda i: -scores[i])[:OLD]]
-        new = [passages[i] for i in sorted(scores.keys() - gone)[-NEW:] if not self._asking(i)]
-        return points_back(self.messages[query].text, old, new, list(passages.values()))
+        gone = {*ledger.drops, *ledger.clears, *ledger.truncations} & scores.keys()
+        old, best = (sorted(some, key=lambda i: -scores[i])[:OLD] for some in (gone, scores.keys() - gone))
+        new = [i for i in sorted(scores.keys() - gone) if not self._asking(i)][-NEW:]
+        return strength(
+            self.messages[query].text,
+            [passages[i] for i in old],
+            [passages[i] for i in new],
+            list(passages.values()),
+            (sum(scores[i] for i in old) - sum(scores[i] for i in best)) / OLD,
+        )
 
     def _asking(self, index: int) -> bool:
         """Whether a message is a question: it has the words, and no answer."""
-        return self.messages[index].text.rstrip().endswith(("?", "？"))
+        return self.messages[index].text.rstrip().endswith(MARKS)
 
     def written(self, ledger: Ledger) -> Mapping[tuple[int, ...], str]:
         """The texts of the summaries that a model has written before, by the messages that they cover."""

@@ -3,8 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from policies.relevance import Passage, coverage
-from policies.terms import read
 from policies.types import Kind, Policy, reads_prompt
 from proxy.conversations.ledger import Ledger
 from proxy.conversations.notes import Note
@@ -19,9 +17,9 @@ from proxy.route import Route
 from proxy.wire.chat import Message
 from proxy.wire.grouping import Group
 
-CLEARLY, MUCH = 1.5, 0.4  # times as much as what is new has; of the prompt's terms, by weight
-THIRD, EIGHTH = 3, 8  # a note takes at most such a part of what earlier notes have left
-WORTHWHILE = 100  # tokens: an eighth that is less is left for a prompt that asks
+PLAINLY = 0.66  # how plainly a prompt points back that gets all that a note may take, while no other is live
+MORE = 0.26  # how much more it takes once notes have all of the share
+NARROW = 0.12  # as much below that, a prompt gets nothing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,31 +51,20 @@ def without_recall(ledger: Ledger) -> Ledger:
     return replace(ledger, notes=tuple(note for note in ledger.notes if note.kind is not Kind.RECALL))
 
 
-def points_back(query: str, old: Sequence[Passage], new: Sequence[Passage], everything: Sequence[Passage]) -> bool:
-    """Whether a prompt means old passages rather than new ones: by what share of its terms they have.
+def limit(prompt: Prompt, share_tokens: int, most: int, *, plain: float, last: bool = False) -> int:
+    """Tokens for one more note: at most half of what is left of the share, within a prompt of `most` tokens.
 
-    It has to ask, by a question mark, or to have much of its words there.
-    """
-    asked = read(query)
-    there = max(coverage(asked, old, everything), default=0.0)
-    here = max(coverage(asked, new, everything), default=0.0)
-    return there > CLEARLY * here and (there >= MUCH or "?" in query or "？" in query)
-
-
-def limit(prompt: Prompt, share_tokens: int, most: int, *, asks: bool, last: bool = False) -> int:
-    """Tokens for one more note: at most a third of what is left of the share, within a prompt of `most` tokens.
-
-    A prompt that merely goes on gets an eighth, while that is worthwhile: the rest is for one that `asks` for what was
-    left out. All that is left, where it is the `last` note: nothing follows on a request that stands for itself.
+    That much is for a prompt that points back `plain`ly (see `pointing.strength`): the more of the share is taken, the
+    more plainly it has to, and one that does so less gets less. All that is left, where it is the `last` note: nothing
+    follows on a request that stands for itself.
     """
     live = sum(placed.tokens for placed in prompt.notes if placed.note.kind is Kind.RECALL)
     left = share_tokens - live
     if last:
         part = left
-    elif asks:
-        part = left // THIRD
     else:
-        part = left // EIGHTH if left >= EIGHTH * WORTHWHILE else 0
+        bar = PLAINLY + MORE * live / max(share_tokens, 1)
+        part = int(left / 2 * min(1.0, max(0.0, 1 + (plain - bar) / NARROW)))
     return min(part, most - prompt.used)
 
 

@@ -2,14 +2,13 @@
 
 import pytest
 
-from policies.relevance import Passage
 from policies.types import Kind
 from proxy import wire
 from proxy.conversations.ledger import Ledger
 from proxy.conversations.notes import Note, Quote
 from proxy.conversations.placed import Placed
 from proxy.pipeline.prompt import Prompt
-from proxy.recall.recalling import forgotten, limit, points_back, share, wanted, without_recall
+from proxy.recall.recalling import forgotten, limit, share, wanted, without_recall
 from proxy.wire import grouping
 from tests.proxy.dialogues import Message, assistant, body, call, route, system, user
 
@@ -20,40 +19,23 @@ def prompt(used: int, *notes: int) -> Prompt:
 
 
 @pytest.mark.parametrize(
-    ("live", "asks", "last", "tokens"),
+    ("live", "plain", "last", "tokens"),
     [
-        pytest.param((), True, False, 300, id="a third for a prompt that asks"),
-        pytest.param((300,), True, False, 200, id="a third of what is left"),
-        pytest.param((), False, False, 112, id="an eighth for one that goes on"),
-        pytest.param((200,), False, False, 0, id="nothing where an eighth is too little"),
-        pytest.param((300,), True, True, 600, id="all for one that nothing follows on"),
-        pytest.param((900, 50), True, False, -17, id="nothing where all is taken"),
+        pytest.param((), 1.0, False, 450, id="half for a prompt that points back"),
+        pytest.param((300,), 1.0, False, 300, id="half of what is left"),
+        pytest.param((), 0.3, False, 0, id="nothing for one that goes on"),
+        pytest.param((), 0.66 - 0.06, False, 225, id="less where it is less plain"),
+        pytest.param((450,), 0.66, False, 0, id="nothing for one no plainer than the first, once half is taken"),
+        pytest.param((300,), 0.0, True, 600, id="all for one that nothing follows on"),
+        pytest.param((900, 50), 1.0, False, -25, id="nothing where all is taken"),
     ],
 )
-def test_how_large_a_note_may_be(live: tuple[int, ...], asks: bool, last: bool, tokens: int) -> None:
-    assert limit(prompt(2000, *live), 900, 10_000, asks=asks, last=last) == tokens
+def test_how_large_a_note_may_be(live: tuple[int, ...], plain: float, last: bool, tokens: int) -> None:
+    assert limit(prompt(2000, *live), 900, 10_000, plain=plain, last=last) == tokens
 
 
 def test_a_note_never_reaches_the_next_threshold() -> None:
-    assert limit(prompt(2000), 900, 2050, asks=True) == 50
-
-
-@pytest.mark.parametrize(
-    ("query", "back"),
-    [
-        pytest.param("Which berth did the Halcyon get?", True, id="a question about what is gone"),
-        pytest.param("哪个泊位给了Halcyon？", True, id="in another script"),
-        pytest.param("Halcyon berth", True, id="no question, but all of its words are there"),
-        pytest.param("Is the weather in the north better?", False, id="a question about what is there"),
-        pytest.param("Thanks a lot!", False, id="nothing that was said"),
-        pytest.param("Then please write a long and friendly letter about the berth", False, id="goes on"),
-    ],
-)
-def test_whether_a_prompt_points_back(query: str, back: bool) -> None:
-    old = [Passage.of("The Halcyon got berth B7.")]
-    new = [Passage.of("The weather in the north is fine."), Passage.of("The crew likes it.")]
-
-    assert points_back(query, old, new, [*old, *new, *map(Passage.of, ("one", "two", "three"))]) is back
+    assert limit(prompt(2000), 900, 2050, plain=1.0) == 50
 
 
 @pytest.mark.parametrize(
