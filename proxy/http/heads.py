@@ -1,12 +1,13 @@
 """The head of a request, bounded in size and time, which uvicorn's own protocol leaves open."""
 
 import asyncio
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from proxy.http.answers import error_response
+from proxy.http.joining import Joining
 
 
 class BoundedHeads(HttpToolsProtocol):
@@ -20,7 +21,7 @@ class BoundedHeads(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait for the first head."""
-        super().connection_made(transport)
+        super().connection_made(cast("asyncio.Transport", Joining(transport, self.loop)))
         self._late: asyncio.TimerHandle | None = None
         self._unread = 0
         self._wait()

@@ -28,12 +28,17 @@ class Presence:
             raise RuntimeError("Presence: must be entered inside a task")
         self._task = task
         self._cancelling = task.cancelling()
-        self._watcher = asyncio.create_task(self._watch())
+        self._watcher: asyncio.Task[None] | None = None
+        # A body that never waits needs no task, which costs more than all else here.
+        self._begin = task.get_loop().call_soon(self._listen)
         return self
 
     def settle(self) -> None:
         """From here on the body runs to its end, whatever the client does."""
         self._settled = True
+
+    def _listen(self) -> None:
+        self._watcher = self._task.get_loop().create_task(self._watch())
 
     async def _watch(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
@@ -46,7 +51,9 @@ class Presence:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._settled = True
-        self._watcher.cancel()
+        self._begin.cancel()
+        if self._watcher is not None:
+            self._watcher.cancel()
         if not self._gone:
             return
         if kind is None:

@@ -40,6 +40,11 @@ class Reply(AsyncIterator[bytes]):
             raise StopAsyncIteration
         return chunk
 
+    @property
+    def ended(self) -> bool:
+        """Whether it is known already that nothing follows on what was read."""
+        return not self._peeked and bool(getattr(self._stream, "ended", False))
+
     def chunks(self) -> AsyncIterator[bytes]:
         """The rest of the body."""
         return self

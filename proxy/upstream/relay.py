@@ -83,10 +83,14 @@ class Relay:
         try:
             if not (bodiless or status in (204, 304)):
                 async for chunk in self._reply:
-                    await send({"type": "http.response.body", "body": chunk, "more_body": True})
+                    if last := self._reply.ended:
+                        presence.settle()
+                    await send({"type": "http.response.body", "body": chunk, "more_body": not last})
                     if self._on_chunk is not None:
                         with self._faults.guard("on_chunk"):
                             self._on_chunk(chunk)
+                    if last:
+                        return End.EOF
         except UpstreamError as error:
             # Without its last message the server closes the connection, and the client sees the break.
             return End.of(error)

@@ -59,6 +59,12 @@ class _Stream(httpx.AsyncByteStream, AsyncIterator[bytes]):
                 return chunk
         raise StopAsyncIteration
 
+    @property
+    def ended(self) -> bool:
+        """Whether the body has been read to its end, which came in order."""
+        content = self._response.content
+        return content.at_eof() and content.exception() is None
+
     async def aclose(self) -> None:
         # A connection whose response was not read to its end is of no further use, and closing it is what tells
         # the upstream to stop.

@@ -19,6 +19,7 @@ class FakeReply:
     def __init__(self, *chunks: bytes | Exception) -> None:
         self._chunks = chunks
         self.closed = 0
+        self.ended = False
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         for chunk in self._chunks:
@@ -153,3 +154,21 @@ async def test_a_head_request_gets_no_body() -> None:
     client = Client()
     await run(Relay(FakeReply(b"never")), client, "HEAD")
     assert client.body == [b""]
+
+
+async def test_a_chunk_that_is_known_to_be_the_last_ends_the_answer() -> None:
+    class Whole(FakeReply):
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            yield b"a"
+            self.ended = True
+            yield b"b"
+
+    seen: list[bytes] = []
+    ends: list[End] = []
+    client, reply = Client(), Whole()
+    await run(Relay(reply, on_chunk=seen.append, on_end=ends.append), client)  # type: ignore[arg-type]
+    assert client.body == [b"a", b"b"]
+    assert client.complete
+    assert seen == [b"a", b"b"]
+    assert ends == [End.EOF]
+    assert reply.closed == 1
