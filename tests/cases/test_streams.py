@@ -196,8 +196,13 @@ async def test_no_fault_of_ours_spoils_an_answer(
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError(fault)
 
-    target = {"feed": "streaming.Reader.feed", "result": "streaming.Reader.result", "record": "pipeline.outcome.Outcome.record"}
-    monkeypatch.setattr(f"proxy.{target.get(fault, 'conversations.turns.Turn.release')}", fail)
+    target = {
+        "feed": "proxy.streaming.Reader.feed",
+        "result": "proxy.streaming.Reader.result",
+        "record": "proxy.pipeline.outcome.Outcome.record",
+        "release": "proxy.conversations.turns.Turn.release",
+    }
+    monkeypatch.setattr(target[fault], fail)
     upstream.handler = sending(WIDE)
     client = await start(SMALL)
 
