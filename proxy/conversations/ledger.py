@@ -63,7 +63,7 @@ class Ledger:
         A late result joins the group of a call that has been dropped; sent alone it would be an orphan.
         """
         drops = set(self.drops)
-        for group in groups:
+        for group in groups if keep else (each for each in groups if len(each.messages) > 1):
             if keep.intersection(group.messages):
                 drops.difference_update(group.messages)
             elif drops.intersection(group.messages):

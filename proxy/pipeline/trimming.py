@@ -77,7 +77,7 @@ class Trimming:
         outcome.tokens_before = self._full.used
         outcome.utilization_before = self._share(self._full)
         outcome.tokens_after, outcome.utilization_after = prompt.used, self._share(prompt)
-        outcome.replayed = sum(1 for group in reading.groups if not prompt.live(group)) if ledger else 0
+        outcome.replayed = sum(prompt.messages[group.messages[0]] is None for group in reading.groups) if ledger else 0
         outcome.replayed_from = ledger.decision or None
         return ledger, prompt
 

@@ -60,17 +60,28 @@ def splice(chat: Chat, edits: Edits) -> bytes:
         return chat.body
     _check(chat, edits)
     changed = edits.changed()
+    spans = chat.spans
+    notes = [note for note in edits.notes if not note.merge]
+    stops = edits.drop.union(changed, (note.before for note in notes))
     out: list[bytes] = []
-    for index in range(len(chat.spans) + 1):
-        for note in edits.notes:
-            if note.before == index and not note.merge:
-                out += (_lead(chat, index, first=not out), b'{"role":"user","content":', rawjson.write(note.text), b"}")
-        if index < len(chat.spans) and index not in edits.drop:
-            out += (
-                _lead(chat, index, first=not out),
-                _edited(chat, index, edits) if index in changed else chat.raw(index),
-            )
-    return b"".join((chat.body[: chat.array.start + 1], *out, chat.body[chat.spans[-1].end :]))
+    index, end = 0, len(spans)
+    while index <= end:
+        if notes and index in stops:
+            for note in notes:
+                if note.before == index:
+                    lead = _lead(chat, index, first=not out)
+                    out += (lead, b'{"role":"user","content":', rawjson.write(note.text), b"}")
+        after = index + 1
+        if index < end and index not in edits.drop:
+            if index in changed:
+                piece = _edited(chat, index, edits)
+            else:  # with all that follow untouched, in one slice
+                while after < end and after not in stops:
+                    after += 1
+                piece = chat.body[spans[index].start : spans[after - 1].end]
+            out += (_lead(chat, index, first=not out), piece)
+        index = after
+    return b"".join((chat.body[: chat.array.start + 1], *out, chat.body[spans[-1].end :]))
 
 
 def kept_slices(chat: Chat, edits: Edits) -> list[tuple[int, bytes]]:
