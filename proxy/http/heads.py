@@ -13,6 +13,7 @@ from proxy.http.joining import Joining
 class BoundedHeads(HttpToolsProtocol):
     """One connection of a client: a head larger than `max_bytes` gets a 431, one later than `timeout_s` an end.
 
+    So does the rest of a body whose answer is already out: nobody reads it, and nothing else would bound it.
     uvicorn makes its protocols itself, so both are set on the class.
     """
 
@@ -23,12 +24,14 @@ class BoundedHeads(HttpToolsProtocol):
         """Begin to wait for the first head."""
         super().connection_made(cast("asyncio.Transport", Joining(transport, self.loop)))
         self._late: asyncio.TimerHandle | None = None
+        self._rest: asyncio.TimerHandle | None = None
         self._unread = 0
         self._wait()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Wait no longer."""
         self._settle()
+        self._settle_rest()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -57,6 +60,17 @@ class BoundedHeads(HttpToolsProtocol):
         super().on_headers_complete()
         self.app = app
 
+    def on_message_complete(self) -> None:
+        """A request is there, body and all."""
+        self._settle_rest()
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        """An answer is out, perhaps before all of its request has come."""
+        super().on_response_complete()
+        if self.cycle.response_complete and self.cycle.more_body and not self.transport.is_closing():
+            self._rest = self.loop.call_later(self.timeout_s, self.transport.close)
+
     def _wait(self) -> None:
         if self._late is None:
             self._late = self.loop.call_later(self.timeout_s, self.transport.close)
@@ -65,6 +79,11 @@ class BoundedHeads(HttpToolsProtocol):
         if self._late is not None:
             self._late.cancel()
             self._late = None
+
+    def _settle_rest(self) -> None:
+        if self._rest is not None:
+            self._rest.cancel()
+            self._rest = None
 
 
 async def _too_large(scope: Scope, receive: Receive, send: Send) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 import uvicorn
@@ -85,6 +85,32 @@ async def test_a_head_that_does_not_come_ends_the_connection(start: bytes) -> No
 async def test_an_answer_may_take_longer_than_a_head() -> None:
     async with talking() as raw:
         await raw.send(head(1))
+        assert (await raw.head())[0] == 200
+        await raw.reader.readexactly(2)
+        await asyncio.sleep(0.4)
+        await raw.send(head(1))
+        assert (await raw.head())[0] == 200
+
+
+async def test_a_body_that_trickles_behind_its_answer_ends_the_connection() -> None:
+    async with talking() as raw:
+        await raw.send(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999999\r\n\r\n")
+        assert (await raw.head())[0] == 200
+        assert await raw.reader.readexactly(2) == b"ok"
+
+        async with asyncio.timeout(5):
+            with suppress(ConnectionError):
+                while not raw.reader.at_eof():
+                    await raw.send(b"x")
+                    await asyncio.sleep(0.02)
+
+
+async def test_a_body_that_is_whole_soon_behind_its_answer_ends_nothing() -> None:
+    async with talking() as raw:
+        await raw.send(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nx")
+        assert (await raw.head())[0] == 200
+        await raw.reader.readexactly(2)
+        await raw.send(b"x" + head(1))
         assert (await raw.head())[0] == 200
         await raw.reader.readexactly(2)
         await asyncio.sleep(0.4)
