@@ -222,7 +222,10 @@ async def opened(
         gateway = Gateway(router, upstreams, windows, exchanging, max_body_bytes=config.server.max_body_bytes)
         local = embeddings if config.embeddings.backend != "endpoint" else None  # previews ask nobody
         trying = Pipeline(windows, embeddings=local, wait_s=config.embeddings.wait_ms / 1000)
-        preview = Preview(trying, router, executor, max_body_bytes=config.server.max_body_bytes)
+        server = config.server
+        preview = Preview(
+            trying, router, executor, max_body_bytes=server.max_body_bytes, read_timeout_s=server.read_timeout_s
+        )
         api = Api(
             kept,
             configs.routes(config),

@@ -17,6 +17,7 @@ from policies.types import Policy
 from proxy import wire
 from proxy.errors import ClientError, ClientGone
 from proxy.http import answers, bodies, headers
+from proxy.http.patience import Patience
 from proxy.matching import Router
 from proxy.pipeline import Pipeline
 from proxy.pipeline.intake import Incoming
@@ -45,17 +46,21 @@ class Preview:
     are made on this machine.
     """
 
-    def __init__(self, pipeline: Pipeline, router: Router, executor: Executor, *, max_body_bytes: int) -> None:
+    def __init__(
+        self, pipeline: Pipeline, router: Router, executor: Executor, *, max_body_bytes: int, read_timeout_s: float
+    ) -> None:
         self._pipeline = pipeline
         self._router = router
         self._executor = executor
         self._max_body_bytes = max_body_bytes
+        self._read_timeout_s = read_timeout_s
 
     async def __call__(self, request: Request) -> Response:
         """The answer to a request, or an error in OpenAI's shape that says what is wrong with it."""
         try:
             fields = request.scope["headers"]
-            raw = await bodies.read(request.receive, self._max_body_bytes, fields)
+            receive = Patience(request.receive, self._read_timeout_s)
+            raw = await bodies.read(receive, self._max_body_bytes, fields)
             coding = headers.text(fields, b"content-encoding")
             decoded = await bodies.decode_aside(raw, coding, self._max_body_bytes)
             if not isinstance(decoded, bodies.Decoded):

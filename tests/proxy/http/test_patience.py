@@ -73,7 +73,7 @@ async def never(exchange: Exchange) -> None:
     await exchange.gone.wait()
 
 
-@pytest.mark.parametrize("path", [b"/v1/chat/completions", b"/v1/files"])
+@pytest.mark.parametrize("path", [b"/v1/chat/completions", b"/v1/files", b"/trimtab/preview"])
 async def test_a_client_that_stops_in_its_body_gets_a_408(start: Start, upstream: FakeUpstream, path: bytes) -> None:
     client = await start("server: {read_timeout_s: 0.2}")
     upstream.early, upstream.handler = True, never
