@@ -28,6 +28,7 @@ another conversation's cut of the same length, a difference too many costs one c
 import json
 from collections.abc import Mapping
 from hashlib import blake2b
+from json.encoder import encode_basestring as _quoted
 from typing import Any
 
 from proxy.wire import rawjson
@@ -50,6 +51,10 @@ def digest(message: Mapping[str, Any]) -> bytes:
 
 def canonical(message: Mapping[str, Any]) -> bytes:
     """The canonical form of a message, given as a decoded JSON object; total over those."""
+    role, said = message.get("role"), message.get("content")
+    if len(message) == 2 and said and isinstance(said, str) and isinstance(role, str):
+        # Most messages are so; this is what the rest would make of them.
+        return _bytes(f'{{"content":[{_quoted(said)}],"role":{_quoted(role)}}}')
     assistant = message.get("role") == "assistant"
     form = {name: _plain(message.get(name)) for name in ("role", "name", "tool_call_id")}
     parts, refusals = _content(message.get("content"), thoughts=not assistant)
@@ -136,7 +141,10 @@ def _without_nothing(form: dict[str, Any]) -> dict[str, Any]:
 
 
 def _encoded(form: Any) -> bytes:
-    text = json.dumps(form, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    return _bytes(json.dumps(form, ensure_ascii=False, sort_keys=True, separators=(",", ":")))
+
+
+def _bytes(text: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError:  # half of an emoji that was cut in two: what is read out of bytes has U+FFFD for it

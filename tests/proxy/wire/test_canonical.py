@@ -268,3 +268,9 @@ def test_half_an_emoji_is_the_same_in_a_decoded_reply_and_in_bytes() -> None:
     raw = b'{"role":"assistant","content":"\\ud83d"}'
 
     assert digest(json.loads(raw)) == digest(rawjson.read(raw))
+
+
+@given(role=st.text(), content=st.text(st.characters(codec=None)))
+def test_a_plain_message_has_the_form_of_one_with_more(role: str, content: str) -> None:
+    message = {"role": role, "content": content}
+    assert canonical(message) == canonical({**message, "name": None})
