@@ -1,6 +1,7 @@
 """`trimtab serve`: a configuration, checked, and the server that runs the application on it."""
 
 import asyncio
+import gc
 import logging
 import multiprocessing
 import os
@@ -29,6 +30,7 @@ CONFIG_VARIABLE = "TRIMTAB_CONFIG_FILE"  # how a worker process learns which fil
 METRICS_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"  # how prometheus-client learns where workers keep values
 KEEP_ALIVE_S = 75  # longer than load balancers keep idle connections, else they send requests into closing ones
 PATIENCE_S = 30  # a worker that says nothing for so long is replaced; a busy machine takes seconds to start one
+GARBAGE_FROM = 10_000  # objects more than before, from which the collector looks: one large request is more than 700
 STARTUP_FAILED = 3  # uvicorn's own exit code for it
 
 
@@ -104,7 +106,12 @@ def worker() -> ASGIApp:
     logging.getLogger("uvicorn.error").addFilter(_unintended)
     config = configs.load(Path(path) if path else None)
     BoundedHeads.max_bytes, BoundedHeads.timeout_s = config.server.max_header_bytes, config.server.read_timeout_s
-    return create_app(config, os.environ)
+    app = create_app(config, os.environ)
+    # What there is by now stays. Walking through it again and again would hold requests up.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(GARBAGE_FROM)
+    return app
 
 
 def _follow(parent: BaseProcess) -> None:
