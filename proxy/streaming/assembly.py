@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 _USAGE = re.compile(rb'"usage"\s*:\s*\{')
+_NO_COUNT = 2**53  # an upstream that counts so far does not count, and stores take no integers of any size
 _TEXTS = ("content", "refusal", "reasoning_content", "reasoning")
 
 
@@ -224,7 +225,7 @@ def _merge(into: dict[str, Any], piece: dict[str, Any]) -> None:
 
 
 def _count(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _NO_COUNT else None
 
 
 def _decode(data: bytes) -> _Chunk | None:

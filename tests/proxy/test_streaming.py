@@ -279,6 +279,15 @@ def test_text_over_the_limit_is_not_kept_but_the_rest_is_read() -> None:
     assert (reading.usage, reading.finish_reasons[0]) == (SPOKEN.usage, "stop")
 
 
+@pytest.mark.parametrize(
+    "count", ["-1", "1.5", "1e400", "true", '"9"', "null", str(2**53), "9" * 5000], ids=lambda each: each[:8]
+)
+@pytest.mark.parametrize("content_type", [JSON, SSE])
+def test_usage_that_is_no_count_is_as_good_as_absent(count, content_type) -> None:
+    body = f'{{"choices": [], "usage": {{"prompt_tokens": {count}, "completion_tokens": 1}}}}'
+    assert read((f"data: {body}\n\n" if content_type == SSE else body).encode(), content_type).usage is None
+
+
 def test_the_usage_of_a_reply_over_the_limit_is_found_at_its_end() -> None:
     big = {"choices": [{"message": {"content": 'a "usage": { x' * 40_000}}], "usage": REPLY["usage"], "id": "x"}
     reading = read(json.dumps(big).encode(), JSON, step=5000, body_limit=100_000)
