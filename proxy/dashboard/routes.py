@@ -22,6 +22,7 @@ class Dashboard:
         pages = Pages(load())
         return [
             Route("/preview", _endpoint(lambda: self.preview), methods=["POST"]),
+            Route("/preview", _only_post),  # which the last one would take for a page
             Route("/api/overview", _endpoint(lambda: self.api.overview), methods=["GET"]),
             Route("/api/decisions", _endpoint(lambda: self.api.decisions), methods=["GET"]),
             Route("/api/decisions/{id}", _endpoint(lambda: self.api.decision), methods=["GET"]),
@@ -34,6 +35,10 @@ class Dashboard:
 async def to_pages(_: Request) -> Response:
     """From /trimtab to /trimtab/, where the page's own addresses are right."""
     return RedirectResponse("/trimtab/", 308)
+
+
+async def _only_post(_: Request) -> Response:
+    return Response(status_code=405, headers={"allow": "POST"})
 
 
 Answer = Callable[[Request], Awaitable[Response]]
