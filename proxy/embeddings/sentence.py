@@ -89,6 +89,7 @@ class SentenceTransformerEmbedder:
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
         importlib.import_module("torch").set_num_threads(self._threads)
         library = importlib.import_module("sentence_transformers")
+        importlib.import_module("transformers.utils.logging").disable_progress_bar()  # stderr is for lines of JSON
         package = _PACKAGED.get(self._named)
         found = str(importlib.import_module(package).get_model_path()) if package else self._named
         try:

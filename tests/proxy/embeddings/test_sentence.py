@@ -35,6 +35,13 @@ def test_a_fact_at_the_end_of_a_long_text_is_found(embedder: SentenceTransformer
 
 
 @needs_model
+def test_loading_the_model_draws_no_bars(capfd: pytest.CaptureFixture[str]) -> None:
+    SentenceTransformerEmbedder().embed(["a"])
+
+    assert capfd.readouterr().err == ""
+
+
+@needs_model
 @pytest.mark.parametrize("text", ["", " \n", "日本語" * 400, "x" * 3000, "\ud800", "word " * 20_000], ids=range(6))
 def test_any_text_has_vectors(embedder: SentenceTransformerEmbedder, text: str) -> None:
     (pieces,) = embedder.embed([text])
