@@ -17,6 +17,9 @@ import structlog
 from proxy.audit.sinks import FileSink, StreamSink
 from proxy.guard import Faults
 
+PAUSE_S = (
+    0.02  # between lots of records: to wake the thread for each of them costs the event loop more than its writing
+)
 QUEUE = 10_000  # records that wait for a slow sink; more are dropped and counted
 
 _encode = msgspec.json.Encoder().encode
@@ -122,6 +125,8 @@ class Audit:
                     self.counts.failed += 1
             if self.keeper is not None:
                 self._keep(self.keeper, record)
+            if self._queue.empty():
+                self._closing.wait(PAUSE_S)
         for writer in writers:
             writer.close()
         if self.keeper is not None:
