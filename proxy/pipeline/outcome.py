@@ -55,7 +55,8 @@ class Outcome:
 
     `utilization_before` is an upper bound where the request was not counted (`counted` False). Token figures are
     None there. `prompt`, `window`, `fates` are given where a cut was decided. `turn` is in flight until it is ended.
-    `cache_marker_evicted`: a message with a client's cache marker goes with this decision.
+    `cache_marker_evicted`: a message with a client's cache marker goes with this decision. `cache_pays`: the cut saves
+    more than it takes from the provider's cache, within the route's horizon and at its price of cached tokens.
     `teach` learns from the prompt tokens that the upstream counted, and says whether it cut the prompt.
     `retried` is the audit id of the outcome that this one replaces, `refused` what the upstream found too long.
     `gathered` says what vectors there were and what was done without, `weights` what the policy decided with.
@@ -97,6 +98,7 @@ class Outcome:
     cache_prefix_tokens: int | None = None
     cache_lost_tokens: int | None = None
     cache_marker_evicted: bool = False
+    cache_pays: bool | None = None
     turn: Turn | None = None
     teach: Callable[[int], bool] | None = None
     retried: str | None = None
@@ -160,6 +162,7 @@ class Outcome:
             "cache_prefix_tokens": self.cache_prefix_tokens,
             "cache_lost_tokens": self.cache_lost_tokens,
             "cache_marker_evicted": self.cache_marker_evicted,
+            "cache_pays": self.cache_pays,
             "overhead_ms": self.stages.report(),
             "gathered": dict(self.gathered) if self.gathered is not None else None,
             "weights": dict(self.weights) if self.weights is not None else None,

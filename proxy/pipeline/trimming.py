@@ -7,6 +7,7 @@ from functools import partial
 from policies.plan import Plan
 from policies.relevance import pooled
 from policies.types import Context, Kind, Need, Policy, Window
+from proxy import economics
 from proxy.conversations.ledger import Ledger
 from proxy.conversations.notes import Keys, Note
 from proxy.errors import ClientError
@@ -201,6 +202,10 @@ class Trimming:
         gone = {id_ for id_, fate in decision.fates.items() if fate.action in ("evict", "summarize")}
         outcome.slots_evicted = len(gone)
         outcome.cache_marker_evicted = not gone.isdisjoint(marked(prompt))
+        if gone:
+            # At the most: the provider may have forgotten some of what was sent before.
+            taken = economics.cut(seen.slots, gone, cached=prompt.used, overhead=seen.overhead)
+            outcome.cache_pays = economics.worthwhile(taken, route.cache)
         if decision.unfit:
             outcome.action = Action.UNFIT
         if decision.overflowed:

@@ -11,6 +11,7 @@ import pytest
 from policies.plan import Evict, Plan
 from policies.types import Context, Need, Policy, Window
 from proxy import wire
+from proxy.economics import Economy
 from proxy.errors import ClientError
 from proxy.pipeline import Pipeline, trimming
 from proxy.pipeline.intake import Incoming
@@ -297,3 +298,10 @@ def test_the_same_request_gets_the_same_bytes_and_is_counted_once(monkeypatch: p
 
     assert first.body == second.body
     assert counted == len(calls) > 0
+
+
+@pytest.mark.parametrize(("price", "horizon", "pays"), [(0.25, 20, True), (0.0, 20, False), (0.25, 0, False)])
+def test_the_record_says_whether_a_cut_pays_what_it_takes(price: float, horizon: int, pays: bool) -> None:
+    outcome = settle(dialogue(30), route(window=1000, cache=Economy(price=price, horizon_turns=horizon)))
+
+    assert outcome.record()["cache_pays"] is pays
