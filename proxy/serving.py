@@ -57,7 +57,7 @@ def run(path: Path | None, *, host: str | None, port: int | None, workers: int |
         os.environ.pop(CONFIG_VARIABLE, None)
     _log_to_stderr()
     where = host or config.server.host, config.server.port if port is None else port
-    _announce(config, *where, number)
+    _announce_routes(config, number)
     options = uvicorn.Config(
         "proxy.serving:worker",
         factory=True,
@@ -77,9 +77,11 @@ def run(path: Path | None, *, host: str | None, port: int | None, workers: int |
     )
     with _metrics_folder(number):
         if number > 1:
-            _Workers(options, _sockets(options, config.server.admin_port)).run()
+            bound = _sockets(options, config.server.admin_port)
+            _announce(config, where[0], bound[0].getsockname()[1])
+            _Workers(options, bound).run()
             return
-        server = uvicorn.Server(options)
+        server = _Server(options, config)
         server.run(None if config.server.admin_port is None else _sockets(options, config.server.admin_port))
     if not server.started:
         sys.exit(STARTUP_FAILED)
@@ -118,6 +120,19 @@ def _follow(parent: BaseProcess) -> None:
     """Stop when the parent has ended, however it did: workers without one would keep the port."""
     parent.join()
     os.kill(os.getpid(), signal.SIGTERM)
+
+
+class _Server(uvicorn.Server):
+    """The one worker, which says where it listens from the moment that it does."""
+
+    def __init__(self, options: uvicorn.Config, settings: Config) -> None:
+        super().__init__(options)
+        self._settings = settings
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Open the application, then listen."""
+        await super().startup(sockets)
+        _announce(self._settings, self.config.host, self.servers[0].sockets[0].getsockname()[1])
 
 
 class _Workers(Multiprocess):
@@ -195,7 +210,7 @@ def _log_to_stderr() -> None:
     )
 
 
-def _announce(config: Config, host: str, port: int, workers: int) -> None:
+def _announce_routes(config: Config, workers: int) -> None:
     log = structlog.get_logger("trimtab")
     for route in config.routes:
         log.info(
@@ -207,7 +222,10 @@ def _announce(config: Config, host: str, port: int, workers: int) -> None:
         )
     for problem in configs.audit_apart(config, workers):
         log.warning("audit_apart", why=problem)
-    log.info(
-        "dashboard", address=f"http://{host}:{config.server.admin_port or port}/trimtab/", decisions=config.audit.store
-    )
-    log.info("listening", address=f"http://{host}:{port}", state=config.state.split("://")[0])
+
+
+def _announce(config: Config, host: str, port: int) -> None:
+    log = structlog.get_logger("trimtab")
+    at = f"http://[{host}]" if ":" in host else f"http://{host}"
+    log.info("dashboard", address=f"{at}:{config.server.admin_port or port}/trimtab/", decisions=config.audit.store)
+    log.info("listening", address=f"{at}:{port}", state=config.state.split("://")[0])

@@ -4,8 +4,12 @@ import asyncio
 import json
 import os
 import signal
+import socket
+import subprocess
+import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +21,7 @@ from proxy.errors import ConfigError
 from tests.fakes.upstream import Exchange, FakeUpstream
 from tests.proxy.dialogues import body, dialogue, user
 from tests.proxy.proxied import post
-from tests.proxy.replicas import Replica
+from tests.proxy.replicas import ROOT, Replica
 from tests.proxy.test_metrics import Figures, figures
 
 Serve = Callable[..., Replica]
@@ -248,6 +252,44 @@ async def test_workers_do_not_outlive_their_parent(replica: Serve) -> None:
 
 
 # -- what stops the start
+
+
+@contextmanager
+def said(tmp_path: Path, *options: str) -> Iterator[Iterator[dict[str, Any]]]:
+    """What a server of this machine says on stderr, line by line, until it ends."""
+    path = config(tmp_path, f"state: 'sqlite:///{tmp_path}/state.db'\naudit: {{path: '{tmp_path}/audit.jsonl'}}")
+    command = [sys.executable, "-m", "proxy", "serve", "--config", str(path), *options]
+    with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE) as process:
+        assert process.stderr is not None
+        try:
+            yield (json.loads(line) for line in process.stderr if line.startswith(b"{"))
+        finally:
+            process.terminate()
+
+
+def test_who_is_told_that_it_listens_can_connect_even_to_a_port_that_was_free(tmp_path: Path) -> None:
+    with said(tmp_path, "--port", "0") as lines:
+        told = next(line for line in lines if line["event"] == "listening")
+
+        assert httpx2.get(f"{told['address']}/healthz", trust_env=False).status_code == 200
+
+
+def test_several_workers_on_a_free_port_name_it(tmp_path: Path) -> None:
+    with said(tmp_path, "--port", "0", "--workers", "2") as lines:
+        told = next(line for line in lines if line["event"] == "listening")
+
+    assert not told["address"].endswith(":0")
+
+
+def test_a_port_that_is_taken_is_not_said_to_be_listened_to(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with said(tmp_path, "--port", str(taken.getsockname()[1])) as lines:
+            events = {line["event"] for line in lines}
+
+    assert "route" in events
+    assert "listening" not in events
 
 
 def config(tmp_path: Path, text: str) -> Path:
