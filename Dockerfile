@@ -14,7 +14,7 @@ RUN /build/bin/pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-d
     && /build/bin/pip --python /venv/bin/python install --no-cache-dir --no-deps /dist/*.whl
 # Unpacked here, so that the root file system may be read-only there; for any user, since temporary files are private.
 ENV TIKTOKEN_CACHE_DIR=/venv/share/tiktoken
-RUN /venv/bin/python -c "from proxy import tokenizers; [tokenizers.load(name) for name in tokenizers.RANKS]" \
+RUN /venv/bin/python -c "from proxy.tokens import tokenizers; [tokenizers.load(name) for name in tokenizers.RANKS]" \
     && chmod -R a+rX "$TIKTOKEN_CACHE_DIR"
 
 

@@ -5,6 +5,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 import tomllib
 import zipfile
 from email import message_from_string
@@ -165,6 +166,17 @@ def test_the_image_installs_hashed_releases_alone() -> None:
 
     assert installs
     assert [part for part in installs if "--require-hashes" not in part and "--no-deps" not in part] == []
+
+
+def test_what_the_image_unpacks_beforehand_is_all_that_there_is_to_unpack(tmp_path: Path) -> None:
+    (line,) = [line for line in instructions("RUN") if "TIKTOKEN_CACHE_DIR" in line]
+    _, option, program, *_ = shlex.split(line)
+    assert option == "-c"
+
+    environment = {**os.environ, "TIKTOKEN_CACHE_DIR": str(tmp_path)}
+    subprocess.run([sys.executable, option, program], cwd=ROOT, env=environment, check=True)
+
+    assert {file.name for file in tmp_path.iterdir()} == {ranks.cached_as for ranks in tokenizers.RANKS.values()}
 
 
 def test_the_image_needs_no_folder_that_can_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
