@@ -4,6 +4,7 @@ import asyncio
 import os
 import sys
 from dataclasses import replace
+from importlib import metadata
 from pathlib import Path
 from typing import Annotated, BinaryIO
 
@@ -34,6 +35,21 @@ state = typer.Typer(help="What is remembered between requests.", no_args_is_help
 app.add_typer(state, name="state")
 app.add_typer(audit_cli.audit, name="audit")
 app.command()(audit_cli.report)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"trimtab {metadata.version('trimtab')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None: ...
+
 
 File = Annotated[str, typer.Argument(metavar="[FILE]", help="A file, or - for standard input.")]
 ConfigFile = Annotated[Path | None, typer.Option("--config", help="The configuration; without it, the defaults.")]

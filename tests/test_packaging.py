@@ -130,6 +130,12 @@ def test_continuous_integration_runs_what_developers_run() -> None:
     assert "make test" in script.read_text()
 
 
+def test_the_command_tells_its_version() -> None:
+    told = subprocess.run([sys.executable, "-m", "proxy", "--version"], cwd=ROOT, capture_output=True, check=True)
+
+    assert told.stdout.decode().strip() == f"trimtab {PROJECT['project']['version']}"
+
+
 # -- the image
 
 
