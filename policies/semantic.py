@@ -1,7 +1,9 @@
 """The current prompt, the exchange before it, and what is most similar to the prompt; nothing else."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import Annotated, ClassVar
 
 from pydantic import Field
@@ -24,7 +26,8 @@ class Semantic:
 
     Everything else before the prompt goes, however little would have to; with two earlier messages or fewer nothing
     goes. Tool slots of the last exchange and those after the prompt go, oldest first, only as far as the target asks.
-    Where turns must alternate, a slot stays together with the other half of its exchange.
+    Where turns must alternate, a slot stays together with the other half of its exchange; where a user's must be first,
+    what would stand before it goes.
     """
 
     name: ClassVar[str] = "semantic"
@@ -72,11 +75,20 @@ class Semantic:
         rivals.sort(key=lambda slot: (-worth[slot.id], -slot.turn))
         similar = {slot.id for slot in rivals[: self.top_k]}
         kept = {slot.id for unit in units(window, earlier) if any(one.id in similar for one in unit) for slot in unit}
-        return frozenset(kept | {slot.id for slot in (*following, *last) if is_turn(slot) or slot in following})
+        kept |= {slot.id for slot in last if is_turn(slot)}
+        if window.user_first:
+            kept -= _opening(earlier, kept)
+        return frozenset(kept | {slot.id for slot in following})
 
 
 def _worth(window: Window, context: Context) -> Mapping[str, float]:
     return similarities(window, context, window.slots[: last_user(window.slots)])
+
+
+def _opening(earlier: Iterable[Slot], kept: AbstractSet[str]) -> frozenset[str]:
+    """Those of the kept slots that would stand before the first user's."""
+    left = (slot for slot in earlier if slot.id in kept or not slot.evictable)
+    return frozenset(slot.id for slot in takewhile(lambda slot: slot.role != "user", left))
 
 
 def _exchange(window: Window) -> tuple[Slot, ...]:

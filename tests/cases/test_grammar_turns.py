@@ -9,7 +9,7 @@ from proxy.route import Alternate, OnOverflow, Pins
 from proxy.wire import parse
 from proxy.wire.grouping import alternates, begins_with_user
 from tests.cases.histories import stamped
-from tests.cases.shapes import POLICIES, calls, every_policy, result
+from tests.cases.shapes import calls, every_policy, result
 from tests.cases.trimmed import settled, trim
 from tests.proxy.counted import total
 from tests.proxy.dialogues import Message, agent, assistant, body, call, dialogue, route, system, user, words
@@ -33,15 +33,7 @@ def test_a_window_begins_with_a_user_where_the_clients_did(policy: str, kind: st
         assert begins_with_user(parse(found.outcome.body).messages)
 
 
-@pytest.mark.parametrize(
-    "policy",
-    [
-        pytest.param(name, marks=pytest.mark.xfail(strict=True, reason="not built yet: semantic cuts the opening"))
-        if name == "semantic"
-        else name
-        for name in POLICIES
-    ],
-)
+@every_policy
 def test_a_route_can_ask_for_a_user_first_whatever_the_client_sent(policy: str) -> None:
     """A08: the calls that stood before the first question go, and the answer that they led to with them."""
     messages = [system(), *call(1, words(300)), assistant(words(40)), user("q"), assistant("a"), user("last")]
