@@ -109,7 +109,7 @@ class Targets(Section):
 class Recall(Section):
     """How much of the budget all live recall notes may take, and which tools' output is never quoted."""
 
-    budget: Annotated[float, Field(ge=0, le=0.5)] = 0.15
+    budget: Annotated[float, Field(ge=0, le=0.5)] = 0.3
     exclude_tools: tuple[Text, ...] = ()
 
 
@@ -173,7 +173,7 @@ class Hold(Section):
 
 
 class Cache(Section):
-    """What a cached token costs, as a share of the full price, and over how many requests an unforced cut must pay."""
+    """What a cached token costs, as a share of the full price, and over how many requests a cut has to pay."""
 
     price: Share = 0.25
     horizon_turns: Count = 20

@@ -121,14 +121,13 @@ class Noting:
             return 0.0
         passages = {i: self.library.passage(self.messages[i]) for i in scores}
         gone = {*ledger.drops, *ledger.clears, *ledger.truncations} & scores.keys()
-        old, best = (sorted(some, key=lambda i: -scores[i])[:OLD] for some in (gone, scores.keys() - gone))
+        old = sorted(gone, key=lambda i: -scores[i])[:OLD]
         new = [i for i in sorted(scores.keys() - gone) if not self._asking(i)][-NEW:]
         return strength(
             self.messages[query].text,
             [passages[i] for i in old],
             [passages[i] for i in new],
             list(passages.values()),
-            (sum(scores[i] for i in old) - sum(scores[i] for i in best)) / OLD,
         )
 
     def _asking(self, index: int) -> bool:

@@ -8,22 +8,19 @@ from proxy.recall.sentences import spans
 
 QUESTION = 0.4  # what a prompt gets that is nothing but questions
 FEW = 5.0  # nats: a prompt whose terms say no more than that together means nothing plainly
-RANKED = 0.3  # times how far what is gone is ahead in relevance
 MARKS = ("?", "？")
 
 
-def strength(
-    query: str, old: Sequence[Passage], new: Sequence[Passage], everything: Sequence[Passage], ahead: float
-) -> float:
+def strength(query: str, old: Sequence[Passage], new: Sequence[Passage], everything: Sequence[Passage]) -> float:
     """0 and less: not at all; 1 and more: beyond doubt.
 
     It is the share of the prompt's terms, weighted by rarity, that one of the `old` passages has, less half of what one
-    of the `new` has; more for a prompt that asks; and more where the old are `ahead` in relevance to it (-1..1).
+    of the `new` has, and more for a prompt that asks.
     """
     asked = read(query)
     weights = rarities(asked, everything)
     there, here = (max((covered(weights, each) for each in some), default=0.0) for some in (old, new))
-    return (there - here / 2) / (sum(weights.values()) + FEW) + QUESTION * asking(query) + RANKED * ahead
+    return (there - here / 2) / (sum(weights.values()) + FEW) + QUESTION * asking(query)
 
 
 def asking(text: str) -> float:

@@ -17,7 +17,7 @@ from proxy.route import Route
 from proxy.wire.chat import Message
 from proxy.wire.grouping import Group
 
-PLAINLY = 0.66  # how plainly a prompt points back that gets all that a note may take, while no other is live
+PLAINLY = 0.58  # how plainly a prompt points back that gets all that a note may take, while no other is live
 MORE = 0.26  # how much more it takes once notes have all of the share
 NARROW = 0.12  # as much below that, a prompt gets nothing
 

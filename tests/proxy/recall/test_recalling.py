@@ -24,8 +24,8 @@ def prompt(used: int, *notes: int) -> Prompt:
         pytest.param((), 1.0, False, 450, id="half for a prompt that points back"),
         pytest.param((300,), 1.0, False, 300, id="half of what is left"),
         pytest.param((), 0.3, False, 0, id="nothing for one that goes on"),
-        pytest.param((), 0.66 - 0.06, False, 225, id="less where it is less plain"),
-        pytest.param((450,), 0.66, False, 0, id="nothing for one no plainer than the first, once half is taken"),
+        pytest.param((), 0.58 - 0.06, False, 225, id="less where it is less plain"),
+        pytest.param((450,), 0.58, False, 0, id="nothing for one no plainer than the first, once half is taken"),
         pytest.param((300,), 0.0, True, 600, id="all for one that nothing follows on"),
         pytest.param((900, 50), 1.0, False, -25, id="nothing where all is taken"),
     ],
@@ -55,7 +55,7 @@ def test_notes_stand_between_turns_alone(messages: list[Message], asked: bool) -
 
 
 def test_policies_that_do_not_look_at_the_prompt_have_no_share() -> None:
-    assert share(route("rwr"), route("rwr").policy, 1000) == 150
+    assert share(route("rwr"), route("rwr").policy, 1000) == 300
     assert share(route("fifo"), route("fifo").policy, 1000) == 0
     assert share(route("rwr", recall_budget=0.0), route("rwr").policy, 1000) == 0
 
