@@ -205,7 +205,7 @@ async def opened(
             wait_s=config.embeddings.wait_ms / 1000,
             summarizer=UpstreamSummarizer(upstreams),
             hooks=hooks,
-            preparation=Preparation(background),
+            preparation=Preparation(background) if config.state.startswith("memory:") else None,
             calibrations=Calibrations(),
             executor=executor,
         )

@@ -42,7 +42,7 @@ from proxy.config.sections import Audit, Key, Section, Server
 from proxy.config.yaml_paths import suggest
 from proxy.route import Mode, OnOverflow, SummaryKind
 
-DEFAULT_POLICY = "priority"
+DEFAULT_POLICY = "hybrid"
 
 
 class Upstream(Section):

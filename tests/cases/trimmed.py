@@ -44,7 +44,8 @@ class Trimmed:
         """Indexes of the messages that stayed with another content; never an assistant's."""
         client = wire.parse(self.content)
         touched = {i for i in self._touched("shrink") if self.before[i]["role"] != "assistant"}
-        return {i for i in touched if client.raw(i) not in self.raw}
+        sent = set(self.raw)
+        return {i for i in touched if client.raw(i) not in sent}
 
     def hosts(self) -> set[int]:
         """Indexes of user messages that begin with a note now."""
@@ -52,7 +53,8 @@ class Trimmed:
             return set()
         client, changed = wire.parse(self.content), self.evicted() | self.shortened()
         users = (i for i, message in enumerate(self.before) if message["role"] == "user" and i not in changed)
-        return {i for i in users if client.raw(i) not in self.raw}
+        sent = set(self.raw)
+        return {i for i in users if client.raw(i) not in sent}
 
     def _touched(self, *actions: str) -> set[int]:
         return {i for row in self.record["slots"] if row["action"] in actions for i in row["messages"]}
@@ -90,8 +92,10 @@ def promises(found: Trimmed) -> None:
     for host in hosts:
         assert any(client.messages[host].text in message.text for message in ours.messages), "its own words are whole"
     own = [client.raw(index) for index in range(len(client.messages))]
-    kept = [raw for i, raw in enumerate(own) if i not in found.evicted() | found.shortened() | hosts]
-    assert [raw for raw in found.raw if raw in own] == kept, "kept messages are the client's own bytes, in order"
+    changed = found.evicted() | found.shortened() | hosts
+    kept = [raw for i, raw in enumerate(own) if i not in changed]
+    known = set(own)
+    assert [raw for raw in found.raw if raw in known] == kept, "kept messages are the client's own bytes, in order"
     assert {name: ours.field(name) for name in ours.fields if name != "messages"} == {
         name: client.field(name) for name in client.fields if name != "messages"
     }

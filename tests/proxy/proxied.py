@@ -25,9 +25,14 @@ class Records:
     async def get(self, count: int = 1) -> list[dict[str, Any]]:
         """The records, as soon as there are `count`, in the order in which turns ended."""
         async with asyncio.timeout(5):
-            while not self.path.exists() or len(lines := self.path.read_text().splitlines()) < count:  # noqa: ASYNC110
+            while len(lines := self._whole()) < count:  # noqa: ASYNC110 - a file has no event
                 await asyncio.sleep(0.01)
         return [json.loads(line) for line in lines]
+
+    def _whole(self) -> list[str]:
+        """The lines that have been written to their end."""
+        text = self.path.read_text() if self.path.exists() else ""
+        return text[: text.rfind("\n") + 1].splitlines()
 
 
 async def started(

@@ -6,6 +6,7 @@ import pytest
 from pydantic import BaseModel
 
 from policies.fifo import Fifo
+from policies.hybrid import Hybrid
 from policies.priority import Priority
 from proxy import config
 from proxy.config import yaml_paths
@@ -31,9 +32,9 @@ def problems(text: str) -> tuple[str, ...]:
 def test_without_a_file_everything_goes_to_openai() -> None:
     (route,) = config.routes(config.load())
 
-    assert (route.name, route.upstream, route.policy) == ("default", "openai", Priority())
+    assert (route.name, route.upstream, route.policy) == ("default", "openai", Hybrid())
     assert config.load().upstreams["openai"].base_url == "https://api.openai.com/v1"
-    assert Priority.name == DEFAULT_POLICY
+    assert Hybrid.name == DEFAULT_POLICY
 
 
 @pytest.mark.parametrize("text", ["", "\n", "# nothing\n", "---\n", "{}", "\ufeff"], ids=repr)

@@ -100,7 +100,7 @@ def test_the_arm_of_the_own_policy_has_its_options() -> None:
     [
         ("", ["fifo", "lru"]),
         ("experiment: {rwr: 0.5, fifo: 0.5}", ["rwr", "fifo"]),
-        ("experiment: null", ["priority"]),
+        ("experiment: null", ["hybrid"]),
         ("policy: lru", ["lru"]),
     ],
 )

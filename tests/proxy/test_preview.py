@@ -53,7 +53,7 @@ async def test_nothing_is_sent_and_nothing_is_kept(start: Start, upstream: FakeU
 
     assert len(upstream.exchanges) == 1
     (record,) = await records.get()
-    assert sent.headers["x-trimtab-policy"] == "priority"
+    assert sent.headers["x-trimtab-policy"] == "hybrid"
     assert (record["ledger"], record["replayed"]) == ("none", None)
 
 

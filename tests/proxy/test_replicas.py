@@ -26,6 +26,7 @@ WINDOW = 1000
 
 def settings(state: str, policy: str = "fifo") -> str:
     rules = f"window: {WINDOW}, reserve_output: 0, policy: {policy}, breathing_turns: 0, hold: {{wait_s: 10}}"
+    rules += ", recall: {budget: 0}"  # what comes back is the policy's own, and there are two policies here
     return f"state: '{state}'\nstate_timeout_s: 10\ndefaults: {{{rules}}}\nserver: {{drain_s: 1}}"
 
 
