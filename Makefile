@@ -30,7 +30,7 @@ run: install  ## run the proxy on its defaults; ARGS="--port 9000 --config confi
 	$(BIN)/trimtab serve $(ARGS)
 
 test: lint  ## format check, linter, types, tests; ARGS="-k config" passes options to pytest
-	$(BIN)/pytest $(ARGS)
+	$(BIN)/pytest -n 2 $(ARGS)
 
 lint: install-dev  ## format check, linter, types
 	$(BIN)/ruff format --check .
