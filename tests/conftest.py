@@ -33,3 +33,9 @@ async def serve() -> AsyncIterator[Callable[..., Awaitable[str]]]:
             return await stack.enter_async_context(serving(app, **options))
 
         yield start
+
+
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Names a bytes parameter after its argument: its content may differ from process to process (a gzip header has
+    the time), and tests that run in several processes have to be called the same in each."""
+    return argname if isinstance(val, bytes) else None
