@@ -10,6 +10,7 @@ from proxy.errors import ClientError
 _VERSION = re.compile(rb"/v\d+[a-z0-9]*(?=/|$)")
 _OWN_VERSION = re.compile(rb"/v1(?=[/?]|$)")
 _API_ROOT = re.compile(rb"(/openai)?(/v\d+[a-z0-9]*)?$")
+_OCTET = re.compile(rb"%([0-9A-Fa-f]{2})|.", re.DOTALL)
 _DOTS = re.compile(rb"/(\.|%2e){1,2}(?=[/?;\\]|$)", re.IGNORECASE)
 
 
@@ -20,13 +21,25 @@ def of(scope: Scope, prefix: str = "") -> bytes:
     they would lead out of it.
     """
     raw: bytes = scope.get("raw_path") or quote(scope["path"]).encode()
-    path = raw.removeprefix(prefix.rstrip("/").encode()) if prefix else raw
+    path = _without(raw, prefix.rstrip("/").encode())
     if not path.startswith(b"/"):
         path = b"/" + path
     if _DOTS.search(path):
         raise ClientError(400, "bad_path", "path: must not contain '.' or '..' segments; send the resolved path")
     query: bytes = scope["query_string"]
     return path + b"?" + query if query else path
+
+
+def _without(raw: bytes, prefix: bytes) -> bytes:
+    """A raw path without a prefix, however much of that is percent-encoded; all of it where it begins otherwise."""
+    at = 0
+    for wanted in prefix:
+        octet = _OCTET.match(raw, at)
+        if octet is None or (int(octet[1], 16) if octet[1] else raw[at]) != wanted:
+            return raw
+        at = octet.end()
+    rest = raw[at:]
+    return b"/" + rest[3:] if rest[:3].lower() == b"%2f" else rest  # it ends the prefix, as the routes saw the path
 
 
 def join(base: bytes, target: bytes) -> bytes:

@@ -37,6 +37,13 @@ def test_a_target_is_joined_to_the_base(base, target, joined) -> None:
     [
         (b"/support/v1/a%2Fb", "/support", b"/v1/a%2Fb?x=%20"),
         (b"/support", "/support/", b"/?x=%20"),
+        (b"/%73upport/v1/a%2Fb", "/support", b"/v1/a%2Fb?x=%20"),
+        (b"/%73%75pport", "/support", b"/?x=%20"),
+        (b"/support%2Fv1/a%2fb", "/support", b"/v1/a%2fb?x=%20"),
+        (b"/t%C3%A9am/v1", "/téam", b"/v1?x=%20"),
+        (b"/t%c3%a9am/v1", "/téam/", b"/v1?x=%20"),
+        (b"/sup%zzport/v1", "/support", b"/sup%zzport/v1?x=%20"),
+        (b"/%73upporter/v1", "/other", b"/%73upporter/v1?x=%20"),
         (b"/v1/models", "", b"/v1/models?x=%20"),
         (b"*", "", b"/*?x=%20"),
         (b"@host/x", "", b"/@host/x?x=%20"),
