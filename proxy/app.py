@@ -25,7 +25,7 @@ from proxy.audit.store import AuditStore
 from proxy.config.schema import Config
 from proxy.conversations import Conversations
 from proxy.conversations.background import Background
-from proxy.conversations.sealing import Sealer, derive
+from proxy.conversations.sealing import Sealer, Secrets, derive
 from proxy.conversations.turns import Turns
 from proxy.dashboard.api import Api
 from proxy.dashboard.routes import Dashboard, to_pages
@@ -49,6 +49,7 @@ from proxy.stores.contract import StoreError
 from proxy.stores.opening import open_store
 from proxy.stores.steady import Limits, SteadyStore
 from proxy.upstream import Upstream
+from proxy.upstream.lasting import Lasting
 from proxy.upstream.learned import Calibrations, Learned
 from proxy.upstream.windows import Windows
 
@@ -187,8 +188,12 @@ async def opened(
         store = open_store(config.state, limits=limits, settled=lambda standing: _settled(conversing, standing))
         await store.open()
         stack.push_async_callback(store.close)
-        conversing.append(await _conversations(store, config, environ, mark_ttl_s))
+        secrets = derive(await _state_key(store, config, environ))
+        conversing.append(_conversations(store, secrets, config, mark_ttl_s))
         stack.push_async_callback(conversing[0].close)
+        shared = None if config.state.lower().startswith("memory:") else store
+        calibrations = Lasting(Calibrations(), shared, salt=secrets.salt, ttl_s=config.state_ttl_s)
+        stack.push_async_callback(calibrations.close)
         vitals = Vitals(metrics, store=lambda: store.stats, audit=audit.counts, windows=lambda: windows.learned)
         stack.push_async_callback(_stop, asyncio.create_task(vitals.keep(), name="trimtab-vitals"))
         source = configs.vectors(config)
@@ -206,7 +211,7 @@ async def opened(
             summarizer=UpstreamSummarizer(upstreams),
             hooks=hooks,
             preparation=Preparation(background) if config.state.startswith("memory:") else None,
-            calibrations=Calibrations(),
+            calibrations=calibrations,
             executor=executor,
         )
         router = configs.router(config)
@@ -268,10 +273,7 @@ def _upstream(name: str, config: Config, environ: Mapping[str, str]) -> Upstream
     )
 
 
-async def _conversations(
-    store: SteadyStore, config: Config, environ: Mapping[str, str], mark_ttl_s: float
-) -> Conversations:
-    secrets = derive(await _state_key(store, config, environ))
+def _conversations(store: SteadyStore, secrets: Secrets, config: Config, mark_ttl_s: float) -> Conversations:
     return Conversations(
         store,
         salt=secrets.salt,

@@ -31,7 +31,8 @@ from proxy.recall.library import Library
 from proxy.recall.summaries import Summarizer
 from proxy.route import Mode, SummaryKind
 from proxy.tokens import Cache
-from proxy.upstream.learned import Calibrations, learned_key
+from proxy.upstream.lasting import Lasting
+from proxy.upstream.learned import learned_key
 from proxy.upstream.overflow_errors import Refusal
 from proxy.upstream.retrying import Refused, refused
 
@@ -57,7 +58,7 @@ class Pipeline:
         summarizer: Summarizer | None = None,
         hooks: Hooks | None = None,
         preparation: Preparation | None = None,
-        calibrations: Calibrations | None = None,
+        calibrations: Lasting | None = None,
         executor: Executor | None = None,
         clock: Callable[[], float] = time.perf_counter,
         now: Callable[[], float] = time.time,
@@ -209,7 +210,7 @@ class Pipeline:
         key = learned_key(incoming.route.name, outcome.model, incoming.tenant)
         if self._calibrating is not None:
             with faults.guard("calibration"):
-                reading = self._calibrating.reading(reading, key, chain)
+                reading = await self._calibrating.reading(reading, key, chain)
         trimming = Trimming(incoming, reading, self._counts, outcome, faults, self._gatherer, conversations.keys)
         if self._preparation is not None:
             self._preparation.begin(chain)

@@ -7,7 +7,8 @@ from proxy.pipeline.intake import Reading
 from proxy.pipeline.prompt import Prompt
 from proxy.tokens import Cache, counter, counts
 from proxy.tokens.counts import Counts
-from proxy.upstream.learned import Calibrations, Key
+from proxy.upstream.lasting import Lasting
+from proxy.upstream.learned import Key
 from proxy.wire.chat import Message
 
 Teach = Callable[[int], bool]
@@ -17,14 +18,17 @@ Teach = Callable[[int], bool]
 class Calibrating:
     """The calibrations of a worker, and what its counter knows of messages already."""
 
-    def __init__(self, calibrations: Calibrations, cache: Cache) -> None:
-        self._calibrations = calibrations
+    def __init__(self, lasting: Lasting, cache: Cache) -> None:
+        self._lasting = lasting
+        self._calibrations = lasting.calibrations
         self._cache = cache
 
-    def reading(self, reading: Reading, key: Key, chain: Sequence[bytes]) -> Reading:
+    async def reading(self, reading: Reading, key: Key, chain: Sequence[bytes]) -> Reading:
         """The same reading with a counter that estimates as this key's upstream has been seen to count."""
         if not reading.counter.estimated:
             return reading
+        answered = any(message.role == "assistant" for message in reading.chat.messages)
+        await self._lasting.recall(key, chain if answered else ())
         known = self._calibrations.get(key, reading.counter.ratios)
         if not known.seen:
             return reading
@@ -43,7 +47,10 @@ class Calibrating:
         made = counts.total((made, Counts(latin=notes, messages=len(sent.notes))))
 
         def learn(actual: int) -> bool:
-            return self._calibrations.observe(key, prior, made, actual, digest=chain[-1], past=past)
+            cut = self._calibrations.observe(key, prior, made, actual, digest=chain[-1], past=past)
+            if not cut:
+                self._lasting.write(key, chain[-1])
+            return cut
 
         return learn
 

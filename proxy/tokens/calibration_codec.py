@@ -1,4 +1,4 @@
-"""A calibration as bytes for a store: versioned, under 800 bytes, and without a word of any message. (pure)
+"""Calibrations and pasts as bytes for a store: versioned, under 800 bytes, without a word of any message. (pure)
 
 A version byte, then msgpack. What cannot be trusted to the last figure is not used at all: it is learned again in a
 few requests.
@@ -9,7 +9,8 @@ import math
 import msgspec
 import numpy as np
 
-from proxy.tokens.calibration import RECENT, SIZE, Calibration, restore
+from proxy.tokens.calibration import LARGEST, RECENT, SIZE, Calibration, Past, restore
+from proxy.tokens.counts import Counts
 from proxy.tokens.ratios import Ratios
 from proxy.tokens.regression import MOST, Sums
 
@@ -29,8 +30,14 @@ class _Stored(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_field
     shortfalls: int
 
 
+class _StoredPast(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
+    counts: tuple[int, int, int, int, int, int, int, int]
+    actual: int
+
+
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(_Stored)
+_past_decoder = msgspec.msgpack.Decoder(_StoredPast)
 
 
 def encode(calibration: Calibration) -> bytes:
@@ -69,6 +76,23 @@ def decode(data: bytes) -> Calibration | None:
         )
     except np.linalg.LinAlgError:
         return None
+
+
+def encode_past(past: Past) -> bytes:
+    """The bytes of a conversation's last request: eight counts, and what the upstream counted."""
+    return bytes((VERSION,)) + _encoder.encode(_StoredPast((*past.counts,), past.actual))
+
+
+def decode_past(data: bytes) -> Past | None:
+    """The past that these are the bytes of, None if they are of none."""
+    if data[:1] != bytes((VERSION,)):
+        return None
+    try:
+        stored = _past_decoder.decode(data[1:])
+    except msgspec.MsgspecError:
+        return None
+    plausible = all(0 <= each <= LARGEST for each in stored.counts) and 1 <= stored.actual <= LARGEST
+    return Past(Counts(*stored.counts), stored.actual) if plausible else None
 
 
 def _plausible(stored: _Stored) -> bool:

@@ -103,12 +103,21 @@ class Calibrations:
         """What is known under `key`; if nothing is, what a family with these ratios begins with."""
         return self._known.get(key) or start(prior)
 
+    def seen(self, key: Key) -> int:
+        """How many requests the calibration of `key` has learned from."""
+        known = self._known.get(key)
+        return 0 if known is None else known.seen
+
     def past(self, key: Key, chain: Sequence[bytes]) -> Past | None:
         """The last answered request of a conversation whose prefixes have these digests, oldest first."""
         for digest in reversed(chain):
             if (past := self._pasts.get((key, digest))) is not None:
                 return past
         return None
+
+    def remember(self, key: Key, digest: bytes, past: Past) -> None:
+        """Take over the last answered request of a conversation, of which `digest` is the whole request."""
+        self._pasts.put((key, digest), past)
 
     def observe(
         self, key: Key, prior: Ratios, counts: Counts, actual: int, *, digest: bytes, past: Past | None = None

@@ -1,7 +1,13 @@
 """A model whose tokenizer nobody knows is counted as its upstream's usage teaches."""
 
 import json
+from pathlib import Path
 
+import httpx2
+
+from proxy import config as configs
+from proxy.app import create_app
+from tests.fakes.server import serving
 from tests.fakes.upstream import Exchange, FakeUpstream
 from tests.proxy.dialogues import assistant, body, dialogue, user
 from tests.proxy.proxied import Records, Start, post
@@ -42,6 +48,31 @@ async def test_the_count_comes_to_what_the_upstream_counts(start: Start, upstrea
 
     assert abs(errors[0]) > 0.2, "before anything is known"
     assert all(0 <= error <= 0.12 for error in errors[1:]), "a margin of a tenth, and each message rounded up"
+
+
+async def test_what_was_learned_outlives_a_restart(upstream: FakeUpstream, tmp_path: Path) -> None:
+    """By the model's ratios for new conversations, and by its own last request for one that goes on."""
+    upstream.handler = tokenizing = Tokenizing(2.0)
+    state = f"state: 'sqlite:///{tmp_path}/state.db'\nstate_timeout_s: 10\naudit: {{path: '{tmp_path}/audit.jsonl'}}"
+    config = configs.loads(f"upstreams: {{fake: {{base_url: '{upstream.url}/v1'}}}}\n{state}\n{WINDOW}")
+    messages, other = dialogue(40), dialogue(30, size=9)
+
+    async def error(url: str, asked: list[dict[str, str]]) -> float:
+        async with httpx2.AsyncClient(base_url=url, trust_env=False, timeout=20) as client:
+            response = await post(client, body(asked, model="house-model"))
+            return int(response.headers["x-trimtab-tokens-before"]) / tokenizing.of(asked) - 1
+
+    async with serving(create_app(config, {})) as url:
+        before = await error(url, other)
+        for _ in range(4):
+            await error(url, messages)
+            messages += [assistant("Yes."), user("And the next one?")]
+    async with serving(create_app(config, {})) as url:
+        going_on, opening = await error(url, messages), await error(url, [user("Which?"), *other])
+
+    assert before < -0.15, "before anything is known"
+    assert 0 <= going_on <= 0.12
+    assert 0 <= opening <= 0.25
 
 
 async def test_what_one_key_has_taught_is_not_another_ones(start: Start, upstream: FakeUpstream) -> None:

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.tokens.calibration import RECENT, Calibration, Past, start
-from proxy.tokens.calibration_codec import VERSION, decode, encode
+from proxy.tokens.calibration_codec import VERSION, decode, decode_past, encode, encode_past
 from proxy.tokens.counts import Counts
 from proxy.tokens.ratios import Ratios
 
@@ -100,3 +100,27 @@ def test_sums_that_no_observations_have_do_not_break_it() -> None:
     known = decode(broken(products=products))
 
     assert known is None or 0.5 <= min(known.weights[:4]) <= max(known.weights[:4]) <= 6
+
+
+def test_a_past_comes_back_as_it_was() -> None:
+    past = Past(Counts(latin=4000, code=1, cjk=2, other=3, calls=4, schemas=5, fixed=6, messages=7), 6000)
+
+    assert decode_past(encode_past(past)) == past
+    assert len(encode_past(past)) < 50
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        encode_past(Past(Counts(latin=1), 5))[:-1],
+        bytes((VERSION + 1,)) + encode_past(Past(Counts(latin=1), 5))[1:],
+        encode_past(Past(Counts(latin=-1), 5)),
+        encode_past(Past(Counts(latin=1), 0)),
+        encode_past(Past(Counts(latin=10**12), 5)),
+        encode(learned(3)),
+    ],
+    ids=["nothing", "cut", "another version", "less than nothing", "no tokens", "no prompt", "a calibration"],
+)
+def test_what_is_no_past_is_not_read(data: bytes) -> None:
+    assert decode_past(data) is None
