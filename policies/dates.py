@@ -1,7 +1,7 @@
 """Dates that a text names, in English, Chinese, Japanese and ISO notation, and how near two of them are."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 _NAMES = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
@@ -22,7 +22,17 @@ _FORMS = tuple(
         rf"\b(?:in\s{_MONTH}|(?<!\d\s){_MONTH.replace('<name>', '<alone>')},?\s{_YEAR})",
     )
 )
-_HINT = re.compile(r"[0-9]|\bin\s[a-z]", re.IGNORECASE)
+_NUMERIC, _DAY_FIRST, _MONTH_FIRST, _CJK, _MONTH_ALONE = _FORMS
+_DIGIT = re.compile(r"[0-9]")
+_JOINED = re.compile(r"[0-9][-/.][0-9]")
+_WORD = re.compile(r"[a-z0-9]+", re.IGNORECASE | re.ASCII)
+_MONTH_WORDS = frozenset(
+    re.findall(
+        "[a-z]+",
+        "jan january feb february mar march apr april may jun june jul july aug august sep sept september oct october "
+        "nov november dec december",
+    )
+)
 _DAYS_PER_MONTH = 30.44
 _HEADING = re.compile(rf"\s*(?:[\[(#*=<—【（-]|[0-9]|{_MONTH})(?=.{{0,80}}$)", re.IGNORECASE)
 REACH = 7.0
@@ -37,11 +47,12 @@ class Date:
     day: int | None
 
 
-def dates(text: str) -> tuple[Date, ...]:
-    """The dates in `text`; months without a day only where it names no day."""
-    if not _HINT.search(text):
-        return ()
-    found = tuple(dict.fromkeys(_read(text)))
+def dates(text: str, words: Iterable[str] | None = None) -> tuple[Date, ...]:
+    """The dates in `text`; months without a day only where it names no day.
+
+    `words` are its runs of ASCII letters and digits, in lower case, where they are known.
+    """
+    found = tuple(dict.fromkeys(_read(text, _WORD.findall(text.lower()) if words is None else words)))
     return tuple(date for date in found if date.day is not None) or found
 
 
@@ -71,8 +82,8 @@ def nearness(asked: Date, said: Date) -> float:
     return max(0.0, 1 - abs(later) / REACH) if later > -1 else 0.0
 
 
-def _read(text: str) -> Iterator[Date]:
-    for form in _FORMS:
+def _read(text: str, words: Iterable[str]) -> Iterator[Date]:
+    for form in _forms(text, words):
         for match in form.finditer(text):
             part = match.groupdict()
             name = part.get("name") or part.get("alone")
@@ -80,3 +91,17 @@ def _read(text: str) -> Iterator[Date]:
             day, year = part.get("day"), part.get("year")
             if 1 <= month <= 12 and (day is None or 1 <= int(day) <= 31):
                 yield Date(int(year) if year else None, month, int(day) if day else None)
+
+
+def _forms(text: str, words: Iterable[str]) -> Iterator[re.Pattern[str]]:
+    """The forms that there may be any of: most texts have none, and looking for all takes long."""
+    if _JOINED.search(text):
+        yield _NUMERIC
+    named = not _MONTH_WORDS.isdisjoint(words)
+    if named and _DIGIT.search(text):
+        yield _DAY_FIRST
+        yield _MONTH_FIRST
+    if "月" in text:
+        yield _CJK
+    if named:
+        yield _MONTH_ALONE

@@ -1,8 +1,9 @@
 """What a text is found by: its words with their endings folded, its identifiers whole and in parts, CJK bigrams."""
 
 import re
+import string
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -13,9 +14,9 @@ LIMIT = 200_000
 
 _RUN = re.compile(rf"[{CJK}]+|[^\W{CJK}_]+")
 _IS_CJK = re.compile(rf"[{CJK}]")
-_IDENTIFIER = re.compile(r"[^\W_](?:[\w./:@#\\-]*[^\W_])?", re.ASCII)
-_JOINED = re.compile(r"[._/:@#\\]")
-_DIGIT = re.compile(r"[0-9]")
+_FIRST_CJK = CJK[0]
+_JOINTS = "._/:@#\\-"  # what stands within identifiers, and between words
+_JOINED = re.compile(r"[._/:@#\\0-9]")
 _LONGEST = 200  # characters of an identifier that anybody writes again
 _LETTERS = frozenset("aidmst")  # an article, a pronoun, and what apostrophes leave of other words
 _ENDINGS = (("ies", "y"), ("sses", "ss"), ("ing", ""), ("edly", ""), ("ed", ""), ("ly", ""), ("es", ""), ("s", ""))
@@ -38,14 +39,16 @@ def read(text: str, speaker: str = "") -> Terms:
     """
     if len(text) > LIMIT:
         text = f"{text[: LIMIT // 2]}\n{text[-LIMIT // 2 :]}"
-    named = dates(text)
-    counts = Counter(_terms(text))
-    counts.update(_terms(speaker))
-    counts.update(f"={date.month}-{date.day}" for date in named if date.day is not None)
+    words = _words(text)
+    named = dates(text, words)
+    counts = Counter(_folded(words if text.isascii() else list(_runs(text))))
+    for others in (_identifiers(text), _spoken(speaker), [f"={d.month}-{d.day}" for d in named if d.day is not None]):
+        if others:
+            counts.update(others)
+    del counts[""]
     return Terms(counts, counts.total(), named, heading(text))
 
 
-@lru_cache(maxsize=65536)
 def fold(word: str) -> str:
     """An English word without the endings of number, tense and adverb, so that its forms meet; others as they are.
 
@@ -64,14 +67,50 @@ def fold(word: str) -> str:
     return f"{word[:-1]}i" if len(word) > 3 and word[-1] == "y" else word
 
 
-def _terms(text: str) -> Iterator[str]:
-    for match in _RUN.finditer(text):
-        run = match.group()
-        if _IS_CJK.match(run):
+def _words(text: str) -> list[str]:
+    """The ASCII words of a text, in lower case."""
+    return text.encode("ascii", "replace").translate(_WORDS).decode("ascii").split()
+
+
+def _identifiers(text: str) -> list[str]:
+    """The terms of a text that are written with joints or, where these are hyphens, with digits."""
+    runs = text.encode("ascii", "replace").translate(_IDENTIFIERS).decode("ascii").split()
+    found = [run.strip(_JOINTS) for run in runs if not run.isalnum()]
+    return [f"={run}" for run in found if len(run) <= _LONGEST and not run.isalnum() and _JOINED.search(run)]
+
+
+def _runs(text: str) -> Iterator[str]:
+    """The words of a text in any script, and for CJK the bigrams of its characters."""
+    for run in _RUN.findall(text):
+        if run >= _FIRST_CJK and _IS_CJK.match(run):
             yield from (run[i : i + 2] for i in range(max(1, len(run) - 1)))
-        elif (word := run.lower()) not in STOP_WORDS and word not in _LETTERS:
-            yield fold(word)
-    for match in _IDENTIFIER.finditer(text):
-        run = match.group()
-        if len(run) <= _LONGEST and (_JOINED.search(run) or ("-" in run and _DIGIT.search(run))):
-            yield f"={run.lower()}"
+        else:
+            yield run.lower()
+
+
+def _folded(words: Sequence[str]) -> Iterable[str]:
+    """The terms of words in lower case, empty ones for those that say nothing."""
+    if max(map(len, words), default=0) <= _LONGEST:
+        return map(_term, words)
+    return [_term(word) if len(word) <= _LONGEST else word for word in words]  # a blob is not kept in memory
+
+
+@lru_cache(maxsize=65536)
+def _term(word: str) -> str:
+    """The term that a word in lower case counts as; empty for one that says nothing."""
+    return "" if word in STOP_WORDS or word in _LETTERS else fold(word)
+
+
+def _table(kept: str) -> bytes:
+    """For `bytes.translate`: letters in lower case, digits and what is `kept`; a space for all else."""
+    letters = string.ascii_letters + string.digits + kept
+    return bytes(ord(chr(code).lower()) if chr(code) in letters else ord(" ") for code in range(256))
+
+
+_WORDS, _IDENTIFIERS = _table(""), _table(_JOINTS)
+
+
+@lru_cache(maxsize=1024)
+def _spoken(speaker: str) -> tuple[str, ...]:
+    words = _words(speaker) if speaker.isascii() else list(_runs(speaker))
+    return (*_folded(words), *_identifiers(speaker))

@@ -76,3 +76,9 @@ def test_no_text_takes_long(unit: str) -> None:
     read(text)
 
     assert time.perf_counter() - start < 2  # 0.2 s where nothing else runs
+
+
+def test_a_blob_is_one_term_however_long() -> None:
+    blob = "Qm9v" * 5_000
+
+    assert set(read(f"attached {blob} ends").counts) == {"attach", blob.lower(), "end"}
