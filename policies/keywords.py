@@ -1,6 +1,7 @@
 """The keywords of a text, in any script, and how much two sets of them share."""
 
 import re
+import string
 from collections.abc import Iterator
 from functools import lru_cache
 from itertools import islice
@@ -11,6 +12,12 @@ REACH = 4096  # characters read: bounds the work on a giant text and what is kep
 CJK = "\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003fffd"
 _RUN = re.compile(rf"[{CJK}]{{2,}}|[^\W{CJK}]{{2,}}")
 _IS_CJK = re.compile(rf"[{CJK}]")
+_FIRST_CJK = CJK[0]
+# Of ASCII letters in lower case, digits and the underscore; all else is a space.
+_WORDS = bytes(
+    ord(chr(code).lower()) if chr(code) in f"{string.ascii_letters}{string.digits}_" else ord(" ")
+    for code in range(256)
+)
 
 _ENGLISH = """
     about above after again all also am an and any are as at be because been before being below between both but by
@@ -40,13 +47,15 @@ def overlap(one: frozenset[str], other: frozenset[str]) -> float:
 
 @lru_cache(maxsize=4096)
 def _keywords(text: str) -> frozenset[str]:
+    if text.isascii():
+        words = text.encode().translate(_WORDS).decode().split()
+        return frozenset([word for word in words if len(word) > 1 and word not in STOP_WORDS][:LIMIT])
     return frozenset(islice(_words(text), LIMIT))
 
 
 def _words(text: str) -> Iterator[str]:
-    for match in _RUN.finditer(text):
-        run = match.group()
-        if _IS_CJK.match(run):
+    for run in _RUN.findall(text):
+        if run >= _FIRST_CJK and _IS_CJK.match(run):
             pairs = (run[i : i + 2] for i in range(len(run) - 1))
             yield from (pair for pair in pairs if _STOP_CHARACTERS.isdisjoint(pair))
         elif (word := run.lower()) not in STOP_WORDS:
