@@ -97,6 +97,7 @@ class Route:
     reserve_output: int = 4096
     reserve_cap: int | None = None
     max_messages: int | None = None
+    max_bytes: int | None = None
     thresholds: Thresholds = field(default_factory=Thresholds)
     targets: Targets = field(default_factory=Targets)
     breathing_turns: int = 16

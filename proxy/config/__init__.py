@@ -226,6 +226,7 @@ def _route(settings: RouteSettings, config: Config) -> route.Route:
         reserve_output=settings.reserve_output,
         reserve_cap=settings.reserve_cap,
         max_messages=settings.max_messages,
+        max_bytes=settings.max_bytes,
         thresholds=route.Thresholds(warn=thresholds.warn, evict=thresholds.evict, emergency=thresholds.emergency),
         targets=route.Targets(evict=targets.evict, emergency=targets.emergency),
         breathing_turns=settings.breathing_turns,

@@ -231,6 +231,7 @@ class Defaults(Section):
     reserve_output: Count = 4096
     reserve_cap: Count | None = None
     max_messages: Positive | None = None
+    max_bytes: Positive | None = None
     thresholds: Thresholds = Thresholds()
     targets: Targets = Field(default=Targets(), validate_default=True)
     breathing_turns: Count = 16

@@ -136,7 +136,7 @@ class Intake:
             if budget is None:
                 return Read(model=model, budget=None, found=Unread(reason="window_unknown"))
             surely = not peek.media and not incoming.pins and incoming.refused is None
-            surely = surely and not may_exceed(len(body), route.max_messages)
+            surely = surely and not may_exceed(len(body), route)
             if surely and len(body) < route.thresholds.warn * budget.tokens:
                 return Read(model=model, budget=budget, found=Unread(bound=round(len(body) / budget.tokens, 4)))
             chat = wire.parse(body, self._memo, self._history, peek)

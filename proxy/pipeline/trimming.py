@@ -10,21 +10,19 @@ from policies.types import Context, Kind, Need, Policy, Window
 from proxy import economics
 from proxy.conversations.ledger import Ledger
 from proxy.conversations.notes import Keys, Note
-from proxy.errors import ClientError
 from proxy.guard import Faults
 from proxy.pipeline import budget as budgets
 from proxy.pipeline import counted, thinning
 from proxy.pipeline.budget import Trigger
-from proxy.pipeline.decision import Decision, Fate, decide
+from proxy.pipeline.decision import Decision, decide
 from proxy.pipeline.gathering import Gathered, Gatherer, by_slot
 from proxy.pipeline.intake import Incoming, Reading
 from proxy.pipeline.noting import Noting
 from proxy.pipeline.outcome import Action, Outcome
 from proxy.pipeline.preparation import Given, serves
 from proxy.pipeline.prompt import Prompt, assemble, marked, window
-from proxy.pipeline.record import Written, record
 from proxy.recall.recalling import wanted, without_recall
-from proxy.route import Mode, OnOverflow, Route
+from proxy.route import Mode, Route
 from proxy.tokens import Cache
 from proxy.wire.chat import Message
 from proxy.wire.splice import splice
@@ -59,6 +57,7 @@ class Trimming:
         self._outcome = outcome
         self._faults = faults
         self._overhead = faults.attempt("counter", lambda: reading.counter.overhead(reading.chat.settings), 0)
+        self._limits = thinning.limits(incoming.route, reading.chat)
         self._full: Prompt | None = None
         self._made: list[tuple[Ledger, Prompt]] = []
         self._relevances: Mapping[int, float] | None = None
@@ -113,12 +112,11 @@ class Trimming:
         return Trigger.NORMAL if due is None and self._crowded(prompt) else due
 
     def fits(self, prompt: Prompt) -> bool:
-        """Whether a prompt is within the budget, and within the number of messages that the route sends."""
+        """Whether a prompt is within the budget, and within the messages and bytes that the route sends."""
         return prompt.used <= self._reading.budget.tokens and not self._crowded(prompt)
 
     def _crowded(self, prompt: Prompt) -> bool:
-        most = self._incoming.route.max_messages
-        return most is not None and thinning.messages(prompt) > most
+        return any(limit.exceeded(prompt) for limit in self._limits)
 
     @property
     def dense(self) -> bool:
@@ -139,8 +137,8 @@ class Trimming:
         """The ledger after a cut, which every recall note goes with; by the plan `made` ahead, where that serves.
 
         Raises:
-            ClientError: 400 context_length_exceeded or too_many_messages, where it does not fit and the route says
-                reject.
+            ClientError: 400 context_length_exceeded or too_many_messages, 413 request_too_large, where it does not fit
+                and the route says reject.
         """
         route, reading, outcome = self._incoming.route, self._reading, self._outcome
         messages, budget = reading.chat.messages, reading.budget.tokens
@@ -195,8 +193,7 @@ class Trimming:
                 writer=self.noting.writer(prompt, gathered),
                 merge=self.noting.merge,
             )
-            if route.max_messages is not None:
-                decision = self._thinned(decision, route.max_messages)
+            decision = self._thinned(decision)
         outcome.prompt, outcome.window, outcome.target, outcome.trigger = prompt, seen, target, why
         outcome.policy, outcome.fates = decision.policy, decision.fates
         gone = {id_ for id_, fate in decision.fates.items() if fate.action in ("evict", "summarize")}
@@ -212,39 +209,19 @@ class Trimming:
             outcome.reason = f"on_overflow_{route.on_overflow.value}"
         return replace(decision.ledger, decision=outcome.audit_id, length=len(messages))
 
-    def _thinned(self, decision: Decision, most: int) -> Decision:
-        """The decision with as many slots gone, besides, as the route's number of messages asks for.
+    def _thinned(self, decision: Decision) -> Decision:
+        """The decision with as many slots gone, besides, as the route's further limits ask for."""
+        reading = self._reading
+        # The oldest slots are kept for the cache's sake where tokens are short, not where messages or bytes are.
+        route = replace(self._incoming.route, keep_prefix=0.0)
 
-        Down to the share of it that a normal cut goes down to in tokens, so that the next message asks for no other.
-        """
-        route, reading = self._incoming.route, self._reading
-        prompt = self.prompt(decision.ledger)
-        if not self._crowded(prompt):
-            return decision
-        # The oldest slots are kept for the cache's sake where tokens are short, not where messages are.
-        seen = window(
-            prompt,
-            reading.chat.messages,
-            replace(route, keep_prefix=0.0),
-            reading.budget.tokens,
-            reading.pins,
-            content=self._content,
-        )
-        force = route.on_overflow in (OnOverflow.TRUNCATE, OnOverflow.FORCE)
-        gone = thinning.thin(prompt, seen, most, max(1, int(route.targets.evict * most)), force=force)
-        ledger = record(Written(Plan(decision.policy, gone)), prompt, decision.ledger)
-        left = thinning.messages(self.prompt(ledger))
-        if left > most and route.on_overflow is OnOverflow.REJECT:
-            raise ClientError(
-                400,
-                "too_many_messages",
-                f"This request has {left} messages after everything that may be dropped is gone, and its route sends "
-                f"at most {most}. Send fewer instructions and pinned messages, or raise the route's max_messages.",
-                "messages",
-            )
-        fates = {action.slot: Fate("evict", action.score, action.reason) for action in gone}
-        unfit = decision.unfit or left > most
-        return replace(decision, ledger=ledger, fates={**decision.fates, **fates}, unfit=unfit)
+        def seen(prompt: Prompt) -> Window:
+            messages, budget = reading.chat.messages, reading.budget.tokens
+            return window(prompt, messages, route, budget, reading.pins, content=self._content)
+
+        for limit in self._limits:
+            decision = thinning.thinned(decision, limit, route, recount=self.prompt, seen=seen)
+        return decision
 
     def recall(self, ledger: Ledger, gathered: Gathered, why: Trigger | None, *, last: bool = False) -> Ledger:
         """The ledger with what comes back for the prompt: after a cut, or for a new prompt below the next threshold.

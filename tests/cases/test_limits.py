@@ -149,7 +149,6 @@ def test_no_more_messages_are_sent_than_a_provider_takes(policy: str, kind: str)
     assert 500 < len(found.after) <= 1000
 
 
-@pytest.mark.xfail(strict=True, reason="not built yet: max_bytes")
 async def test_no_more_bytes_are_sent_than_a_provider_takes(start: Start, upstream: FakeUpstream) -> None:
     """B19: pictures are few tokens and many bytes; the oldest go."""
     picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 300_000, "detail": "low"}}

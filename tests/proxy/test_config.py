@@ -120,7 +120,7 @@ def test_a_policy_at_a_route_replaces_the_inherited_one_with_all_its_options() -
 def test_every_setting_of_a_route_reaches_its_values() -> None:
     (route,) = config.routes(
         config.loads(
-            ROUTE % "window: 9, budget_tokens: 8, reserve_output: 7, reserve_cap: 6, max_messages: 5, "
+            ROUTE % "window: 9, budget_tokens: 8, reserve_output: 7, reserve_cap: 6, max_messages: 5, max_bytes: 4, "
             "targets: {evict: 0.5, emergency: 0.4}, breathing_turns: 3, keep_prefix: 0.1, protect_last: 2, "
             "on_overflow: force, first_role_user: true, recall: {budget: 0.2, exclude_tools: [t]}, hold: {wait_s: 0}, "
             "allow_overrides: true, cache: {price: 0.1, horizon_turns: 5}, notes: {placement: merge}, "
@@ -131,6 +131,7 @@ def test_every_setting_of_a_route_reaches_its_values() -> None:
     assert (route.window, route.budget_tokens, route.reserve_output, route.reserve_cap, route.max_messages) == (
         (9, 8, 7, 6, 5)
     )
+    assert route.max_bytes == 4
     assert (route.targets.evict, route.targets.emergency, route.breathing_turns) == (0.5, 0.4, 3)
     assert (route.keep_prefix, route.protect_last, route.on_overflow) == (0.1, 2, OnOverflow.FORCE)
     assert (route.first_role_user, route.recall_budget, route.recall_exclude_tools) == (True, 0.2, {"t"})

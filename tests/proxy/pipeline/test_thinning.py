@@ -1,4 +1,4 @@
-"""The most messages that a route sends, in whole slots and beside the budget of tokens."""
+"""The most messages and bytes that a route sends, in whole slots and beside the budget of tokens."""
 
 import json
 from dataclasses import replace
@@ -93,10 +93,12 @@ def test_tokens_and_messages_are_cut_together() -> None:
 
 
 def test_bodies_that_cannot_have_too_many_are_not_read() -> None:
-    assert [may_exceed(size, 10) for size in (130, 131)] == [False, True]
-    assert not may_exceed(10**9, None)
+    ten = replace(route("fifo"), max_messages=10)
+    assert [may_exceed(size, ten) for size in (130, 131)] == [False, True]
+    assert not may_exceed(10**9, route("fifo"))
     smallest = json.dumps({"messages": [{"role": ""}] * 11}, separators=(",", ":"))
-    assert may_exceed(len(smallest), 10)
+    assert may_exceed(len(smallest), ten)
+    assert [may_exceed(size, replace(route("fifo"), max_bytes=100)) for size in (100, 101)] == [False, True]
 
 
 async def test_a_conversation_keeps_its_form_between_two_cuts(start: Start, upstream: FakeUpstream) -> None:
@@ -120,3 +122,80 @@ async def test_a_turn_in_flight_does_not_send_more(start: Start, upstream: FakeU
 
     assert len(upstream.last.json["messages"]) <= 6
     assert (await records.get())[0]["action"] == "trimmed"
+
+
+def pictures(number: int, size: int) -> list[Message]:
+    """Few tokens, many bytes."""
+    url = "data:image/png;base64," + "A" * size
+    seen = [{"type": "image_url", "image_url": {"url": url, "detail": "low"}}]
+    turns = (
+        [{"role": "user", "content": [*seen, {"type": "text", "text": f"{n}"}]}, assistant("seen")]
+        for n in range(number)
+    )
+    return [system(), *(message for turn in turns for message in turn), user("and now?")]
+
+
+def fitted(messages: list[Message], most: int, **settings: Any) -> Trimmed:
+    rules = {"max_bytes": most, "pins": Pins(first_user=False), **settings}
+    return trim(messages, replace(route("fifo", window=100_000), **rules))
+
+
+@pytest.mark.parametrize("spare", [-1, 0, 1])
+def test_as_many_bytes_as_may_be_are_sent(spare: int) -> None:
+    messages = pictures(10, 1000)
+    size = len(fitted(messages, 10**9).content)
+
+    found = fitted(messages, size + spare)
+
+    assert found.outcome.changed is (spare < 0)
+    assert len(found.outcome.body) <= size + spare
+
+
+def test_the_oldest_pictures_go_down_to_the_share_of_a_cut() -> None:
+    messages = pictures(20, 5000)
+
+    found = fitted(messages, 60_000)
+
+    assert 30_000 < len(found.outcome.body) <= 42_000
+    assert found.after == [messages[0], *messages[-len(found.after) + 1 :]]
+    assert {row["reason"] for row in found.record["slots"]} >= {"the route sends at most 60000 bytes"}
+
+
+def test_what_is_no_message_counts_too() -> None:
+    tools = [{"type": "function", "function": {"name": "f", "description": "d" * 30_000, "parameters": {}}}]
+    rules = replace(route("fifo", window=100_000), max_bytes=60_000, pins=Pins(first_user=False))
+
+    found = trim(pictures(10, 5000), rules, tools=tools)
+
+    assert 30_000 < len(found.outcome.body) <= 42_000
+
+
+def test_a_picture_that_is_pinned_goes_to_the_upstream_for_its_answer() -> None:
+    messages = [*pictures(2, 100)[:-1], pictures(1, 5000)[1]]
+
+    found = fitted(messages, 3000)
+
+    assert found.after[-1] == messages[-1]
+    assert found.record["action"] == "unfit"
+
+
+def test_a_route_may_reject_what_stays_too_large() -> None:
+    with pytest.raises(ClientError) as caught:
+        fitted([*pictures(2, 100)[:-1], pictures(1, 5000)[1]], 3000, on_overflow=OnOverflow.REJECT)
+
+    assert (caught.value.status, caught.value.code) == (413, "request_too_large")
+    assert "at most 3000" in caught.value.message
+    assert "max_bytes" in caught.value.message
+
+
+async def test_bytes_are_made_room_for_once_in_several_turns(start: Start, upstream: FakeUpstream) -> None:
+    answering(upstream)
+    client = await start("defaults: {window: 100000, max_bytes: 20000, policy: fifo, pin: {first_user: false}}")
+    talk = Talk(client, upstream, [system()])
+    cuts = 0
+    for number in range(30):
+        sent = await talk.send(pictures(1, 1500 + number)[1])
+        assert len(upstream.last.body) <= 20_000
+        cuts += bool(sent.evicted)
+
+    assert 2 <= cuts <= 10
