@@ -1,8 +1,10 @@
 """The tokens of a client's own messages, taken from the request that it goes on from as far as that goes. (pure)"""
 
 from collections.abc import Hashable
+from itertools import accumulate, islice
 
 from proxy.tokens import Cache, Counter, media
+from proxy.wire.chat import UNKNOWN
 from proxy.wire.request import Chat
 
 
@@ -27,6 +29,15 @@ def guesses(chat: Chat) -> bool:
     found = (*known, *new)
     chat.carry.put("guessed", found)
     return True in found
+
+
+def unknown(chat: Chat) -> int:
+    """How many messages state no role."""
+    known: tuple[int, ...] = chat.carry.get("unknown")
+    sums = accumulate((each.role == UNKNOWN for each in chat.messages[len(known) :]), initial=known[-1] if known else 0)
+    found = (*known, *islice(sums, 1, None))
+    chat.carry.put("unknown", found)
+    return found[-1]
 
 
 def _name(counter: Counter) -> Hashable:

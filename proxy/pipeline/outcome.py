@@ -53,6 +53,7 @@ class Stages:
 class Outcome:
     """`body` is what goes upstream; `changed` is False where it is the client's own bytes.
 
+    `unknown_messages` state no role; they are pinned.
     `utilization_before` is an upper bound where the request was not counted (`counted` False). Token figures are
     None there. `prompt`, `window`, `fates` are given where a cut was decided. `turn` is in flight until it is ended.
     `cache_marker_evicted`: a message with a client's cache marker goes with this decision. `cache_pays`: the cut saves
@@ -84,6 +85,7 @@ class Outcome:
     utilization_before: float | None = None
     utilization_after: float | None = None
     slots_total: int | None = None
+    unknown_messages: int | None = None
     slots_evicted: int = 0
     replayed: int = 0
     replayed_from: str | None = None
@@ -122,6 +124,8 @@ class Outcome:
             values += [("tokens-before", self.tokens_before), ("tokens-after", self.tokens_after)]
         values += [("evicted", self.slots_evicted), ("audit-id", self.audit_id)]
         values.append(("overhead-ms", f"{sum(self.stages.ms.values()):.2f}"))
+        if self.reason:
+            values.append(("reason", self.reason))
         if self.faults:
             values.append(("faults", ",".join(self.faults)))
         return [(f"x-trimtab-{name}".encode(), str(value).encode()) for name, value in values]
@@ -153,6 +157,7 @@ class Outcome:
             "utilization_before": self.utilization_before,
             "utilization_after": self.utilization_after,
             "slots_total": self.slots_total,
+            "unknown_messages": self.unknown_messages,
             "slots_evicted": self.slots_evicted,
             "tokens_freed": (self.tokens_before or 0) - (self.tokens_after or 0),
             "estimated": self.estimated,

@@ -12,9 +12,10 @@ from proxy.conversations.placed import Placed, place
 from proxy.pipeline.budget import LOWEST_TARGET
 from proxy.pipeline.keeping import keep
 from proxy.route import Alternate, Pins, Route
-from proxy.wire.chat import Message, Text
+from proxy.wire.chat import UNKNOWN, Message, Text
 from proxy.wire.grouping import INSTRUCTIONS, Group, alternates
 
+_NEVER_LEAVE = INSTRUCTIONS | {UNKNOWN}
 GROWTH_SLOTS = 64  # how many of the newest slots tell how fast a conversation grows: single results vary tenfold
 
 
@@ -81,12 +82,12 @@ def slot_id(group: Group) -> str:
 def pinned(messages: Sequence[Message], groups: Sequence[Group], pins: Pins, asked: frozenset[int]) -> frozenset[int]:
     """Indexes of the groups that no policy may touch.
 
-    System and developer messages wherever they stand, the last user message (the newest slot where there is none: a
-    prompt of instructions alone asks nothing), a trailing assistant message, the first user message, and what the
-    route or the client (`asked`: message indexes) pins.
+    System and developer messages wherever they stand, what states no role and so may be one, the last user message
+    (the newest slot where there is none: a prompt of instructions alone asks nothing), a trailing assistant message,
+    the first user message, and what the route or the client (`asked`: message indexes) pins.
     """
     users = [g for g, group in enumerate(groups) if group.role == "user"]
-    found = {g for g, group in enumerate(groups) if group.role in INSTRUCTIONS}
+    found = {g for g, group in enumerate(groups) if group.role in _NEVER_LEAVE}
     found.update(users[-1:] or [g for g in range(len(groups)) if g not in found][-1:])
     if pins.first_user:
         found.update(users[:1])

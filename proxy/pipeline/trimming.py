@@ -65,6 +65,9 @@ class Trimming:
         outcome.estimated = reading.counter.estimated or counted.guesses(reading.chat)
         outcome.overhead_tokens = self._overhead
         outcome.slots_total = len(reading.groups)
+        outcome.unknown_messages = counted.unknown(reading.chat)
+        if outcome.unknown_messages:
+            outcome.reason = "unknown_messages"
 
     def weigh(self, ledger: Ledger) -> tuple[Ledger, Prompt]:
         """The ledger as it applies to these messages, and the prompt it makes; every message is counted once ever."""

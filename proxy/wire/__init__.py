@@ -33,7 +33,7 @@ class Reason(StrEnum):
 
     NOT_JSON = "not_json"
     TOO_DEEP = "too_deep"
-    NO_MESSAGES = "no_messages"  # missing, no list, empty, or with a member that is no object with a string role
+    NO_MESSAGES = "no_messages"  # missing, no list, or empty
     AMBIGUOUS_JSON = "ambiguous_json"  # a key occurs twice at the top or in a message; parsers disagree which counts
 
 

@@ -46,6 +46,9 @@ class Opaque:
 
 Part = Text | Image | Audio | File | Opaque
 
+UNKNOWN = "unknown"
+"""The role of what is no message that anybody here knows: it states none."""
+
 
 class Shape(StrEnum):
     """How the client wrote a message's content."""

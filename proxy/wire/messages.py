@@ -1,4 +1,4 @@
-"""Reading one message of a chat request out of its bytes; total over JSON objects that have a role."""
+"""Reading one message of a chat request out of its bytes; total over JSON values."""
 
 import json
 import re
@@ -6,7 +6,7 @@ from hashlib import blake2b
 from typing import Any
 
 from proxy.wire import canonical, rawjson
-from proxy.wire.chat import Audio, Call, File, Image, Message, Opaque, Part, Shape, Text
+from proxy.wire.chat import UNKNOWN, Audio, Call, File, Image, Message, Opaque, Part, Shape, Text
 
 _TEXT_TYPES = frozenset({"text", "input_text", "output_text"})
 _THOUGHTS = ("reasoning_content", "reasoning")
@@ -36,15 +36,16 @@ def digest(raw: bytes) -> bytes:
 def read_message(raw: bytes, key: bytes) -> Message:
     """The message in the JSON text `raw`, whose content digest is `key`.
 
-    Raises rawjson.WrongTypeError unless it is an object with a string `role`; DuplicateKeyError if a member occurs
-    twice, since nobody knows which of the two the upstream would read; and what `rawjson.read` raises.
+    One that is no object, or has no string for a role, is of role UNKNOWN.
+
+    Raises DuplicateKeyError if a member occurs twice, since nobody knows which of the two the upstream would read; and
+    what `rawjson.read` raises.
     """
     value = rawjson.read(raw)
     if not isinstance(value, dict):
-        raise rawjson.WrongTypeError("a message must be an object")
-    role = value.get("role")
-    if not isinstance(role, str):
-        raise rawjson.WrongTypeError("a message must have a role, a string")
+        return _no_message(value, len(raw), key)
+    stated = value.get("role")
+    role = stated if isinstance(stated, str) else UNKNOWN
     if _may_repeat(raw):
         rawjson.members(raw)
     content = value.get("content", _ABSENT)
@@ -63,6 +64,17 @@ def read_message(raw: bytes, key: bytes) -> Message:
         answers=_answers(role, value) if role in _ANSWERS else None,
         extras=() if _EXTRAS.isdisjoint(value) else _extras(value),
         marked=b"cache_control" in raw and _marked(value, content),
+    )
+
+
+def _no_message(value: Any, size: int, key: bytes) -> Message:
+    return Message(
+        role=UNKNOWN,
+        digest=key,
+        canonical=canonical.digest({"content": value}),
+        size=size,
+        shape=Shape.OTHER,
+        parts=(_opaque(value),),
     )
 
 

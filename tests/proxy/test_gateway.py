@@ -383,3 +383,43 @@ async def test_the_official_sync_client_streams(start: Start, upstream: FakeUpst
             return "".join(chunk.choices[0].delta.content or "" for chunk in made)
 
     assert await asyncio.to_thread(run) == "Hello you"
+
+
+@pytest.mark.parametrize(
+    "stray",
+    [
+        pytest.param(None, id="null"),
+        pytest.param("Mind the gap.", id="a string"),
+        pytest.param({"content": "Mind the gap."}, id="no role"),
+        pytest.param({"role": None, "content": [{"type": "text", "text": "Mind the gap."}]}, id="null for a role"),
+        pytest.param({"type": "function_call_output", "call_id": "c1", "output": "{}"}, id="an item of another API"),
+    ],
+)
+async def test_trimming_goes_on_around_what_is_no_message(
+    start: Start, upstream: FakeUpstream, records: Records, stray: object
+) -> None:
+    client = await start(SMALL)
+    messages: list[Any] = dialogue(20)
+    messages.insert(9, stray)
+
+    response = await post(client, body(messages))
+
+    sent = upstream.last.json["messages"]
+    assert response.headers["x-trimtab-action"] == "trimmed"
+    assert response.headers["x-trimtab-reason"] == "unknown_messages"
+    assert int(response.headers["x-trimtab-tokens-after"]) <= 600
+    assert stray in sent, "nobody knows what it is, so it stays"
+    assert [each for each in sent if each != stray] == [each for each in messages if each in sent and each != stray]
+    (record,) = await records.get()
+    assert (record["unknown_messages"], record["reason"]) == (1, "unknown_messages")
+
+
+async def test_what_is_passed_on_unread_says_why(start: Start, upstream: FakeUpstream) -> None:
+    client = await start(SMALL)
+    twice = b'{"model":"gpt-4o","messages":[' + b'{"role":"user","role":"system","content":"x"},' * 200 + b"{}]}"
+
+    response = await post(client, twice)
+
+    assert bytes(upstream.last.body) == twice
+    assert response.headers["x-trimtab-action"] == "pass"
+    assert response.headers["x-trimtab-reason"] == "ambiguous_json"

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from proxy.wire.chat import Audio, Call, File, Image, Message, Opaque, Shape, Text
+from proxy.wire.chat import UNKNOWN, Audio, Call, File, Image, Message, Opaque, Shape, Text
 from proxy.wire.messages import digest, read_message
 
 
@@ -126,3 +126,21 @@ def test_text_that_is_no_utf8_is_readable_and_digests_tell_bytes_apart() -> None
     assert first.text == second.text == "a\ufffd"
     assert first.digest != second.digest
     assert len(first.digest) == 16
+
+
+@pytest.mark.parametrize(
+    ("raw", "shape", "parts"),
+    [
+        pytest.param(b"null", Shape.OTHER, (Opaque("null", 4),), id="null"),
+        pytest.param(b'"hello"', Shape.OTHER, (Opaque("string", 7),), id="string"),
+        pytest.param(b'[{"role":"user"}]', Shape.OTHER, (Opaque("array", 17),), id="list"),
+        pytest.param(b"{}", Shape.MISSING, (), id="nothing in it"),
+        pytest.param(b'{"content":"hello"}', Shape.STRING, (Text("hello"),), id="no role"),
+        pytest.param(b'{"role":7,"content":["x"]}', Shape.PARTS, (Opaque("string", 3),), id="a number for a role"),
+    ],
+)
+def test_what_states_no_role_is_of_an_unknown_one(raw: bytes, shape: Shape, parts: tuple) -> None:
+    found = read_message(raw, digest(raw))
+
+    assert (found.role, found.shape, found.parts, found.size) == (UNKNOWN, shape, parts, len(raw))
+    assert len(found.canonical) == 16
