@@ -60,7 +60,8 @@ class Ledger:
     def settled(self, groups: Sequence[Group], keep: frozenset[int]) -> "Ledger":
         """The ledger for a longer list of messages: no half groups, and nothing of the messages in `keep` gone.
 
-        A late result joins the group of a call that has been dropped; sent alone it would be an orphan.
+        A late result joins the group of a call that has been dropped; sent alone it would be an orphan. A note about
+        nothing but messages that are whole again goes.
         """
         drops = set(self.drops)
         for group in groups if keep else (each for each in groups if len(each.messages) > 1):
@@ -68,12 +69,12 @@ class Ledger:
                 drops.difference_update(group.messages)
             elif drops.intersection(group.messages):
                 drops.update(group.messages)
-        return replace(
-            self,
-            drops=frozenset(drops),
-            clears={i: text for i, text in self.clears.items() if i not in drops and i not in keep},
-            truncations={i: cuts for i, cuts in self.truncations.items() if i not in drops and i not in keep},
-        )
+        clears = {i: text for i, text in self.clears.items() if i not in drops and i not in keep}
+        cuts = {i: cuts for i, cuts in self.truncations.items() if i not in drops and i not in keep}
+        notes = self.notes
+        if keep:
+            notes = tuple(note for note in notes if not drops.union(clears, cuts).isdisjoint(note.messages))
+        return replace(self, drops=frozenset(drops), clears=clears, truncations=cuts, notes=notes)
 
     def message(self, index: int, message: Message) -> Message | None:
         """Message `index` as it is sent: None if dropped, with a digest of its own if changed."""

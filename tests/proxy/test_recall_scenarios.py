@@ -34,7 +34,7 @@ def question(number: int) -> Message:
 def notes(sent: Sent) -> list[str]:
     """The texts of the notes in a request, recall notes alone or merged into a message."""
     texts = [str(message["content"]) for message in sent.messages if message["role"] == "user"]
-    return [text for text in texts if text.startswith("Quotes from earlier messages")]
+    return [text for text in texts if text.startswith("Quoted from earlier")]
 
 
 def quoted(note: str) -> str:
@@ -249,3 +249,26 @@ async def test_a_note_holds_nothing_but_text(start: Start, upstream: FakeUpstrea
     assert json.loads(sent.raw[-2]).keys() == {"role", "content"}
     assert b"x_colour" not in b"".join(sent.raw)
     assert b"crane.png" not in b"".join(sent.raw)
+
+
+async def test_with_everything_pinned_the_clients_bytes_go_and_no_note_is_said_to_have_gone(
+    start: Start, upstream: FakeUpstream, records: Records
+) -> None:
+    talk = await start_talk(start, upstream)
+    await told(talk)
+    for number in range(3):
+        await talk.send(question(number))
+    noted = await talk.send(user(ASKED))
+    assert notes(noted)
+    everything = ",".join(map(str, range(len(talk.messages) + 1)))
+
+    pinned = await talk.send(user("Why?"), **{"x-trimtab-pin": everything})
+    record = (await records.get(len(upstream.exchanges)))[-1]
+    again = await talk.send(user("Who says so?"))
+
+    headers = pinned.response.headers
+    assert pinned.raw == dumped(*talk.messages[:-3])
+    assert headers["x-trimtab-action"] == "unfit"
+    assert headers["x-trimtab-tokens-before"] == headers["x-trimtab-tokens-after"] == str(size(pinned.raw))
+    assert (record["slots"], record["slots_evicted"], record["tokens_freed"]) == ([], 0, 0)
+    assert again.raw[: len(noted.raw)] == noted.raw, "what was decided for the conversation stands"
