@@ -1,4 +1,4 @@
-"""The command line: serve, trim, count, check, audit, report, state."""
+"""The command line: serve, demo, trim, count, check, audit, report, state."""
 
 import asyncio
 import os
@@ -66,6 +66,20 @@ def serve(
     from proxy.serving import run  # what it needs takes time to import, and the other commands do without
 
     run(config, host=host, port=port, workers=workers)
+
+
+@app.command()
+def demo(
+    speed: Annotated[float, typer.Option(min=0, help="How many times the usual pace; 0: without pauses.")] = 1.0,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The proxy's port; 0: a free one.")] = 0,
+    leave: Annotated[
+        bool, typer.Option("--exit", help="End after the last turn, and take the dashboard down.")
+    ] = False,
+) -> None:
+    """Play a long conversation through the proxy, here: no key, no network."""
+    from proxy.demo import run  # as for serve
+
+    run(speed=speed, port=port, leave=leave)
 
 
 @app.command()

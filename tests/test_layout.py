@@ -28,7 +28,9 @@ LAYERS = (
     ("proxy.wire", "proxy.tokens", "proxy.streaming", "proxy.route", "proxy.matching"),
 )
 # Handed down as values from here on.
-READ_CONFIG = {"proxy.app", "proxy.audit.cli", "proxy.cli", "proxy.config", "proxy.offline", "proxy.serving"}
+READ_CONFIG = {"proxy.app", "proxy.audit.cli", "proxy.cli", "proxy.config", "proxy.offline", "proxy.serving"} | {
+    "proxy.demo.stage"
+}
 IO = {
     *("asyncio", "concurrent", "logging", "multiprocessing", "signal", "subprocess", "threading"),
     *("glob", "io", "mmap", "os", "pathlib", "shutil", "sqlite3", "sys", "tempfile"),
