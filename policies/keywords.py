@@ -13,11 +13,6 @@ CJK = "\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\
 _RUN = re.compile(rf"[{CJK}]{{2,}}|[^\W{CJK}]{{2,}}")
 _IS_CJK = re.compile(rf"[{CJK}]")
 _FIRST_CJK = CJK[0]
-# Of ASCII letters in lower case, digits and the underscore; all else is a space.
-_WORDS = bytes(
-    ord(chr(code).lower()) if chr(code) in f"{string.ascii_letters}{string.digits}_" else ord(" ")
-    for code in range(256)
-)
 
 _ENGLISH = """
     about above after again all also am an and any are as at be because been before being below between both but by
@@ -45,10 +40,19 @@ def overlap(one: frozenset[str], other: frozenset[str]) -> float:
     return len(one & other) / max(len(one), len(other), 1)
 
 
+def plain(kept: str) -> bytes:
+    """A table for `bytes.translate`: ASCII letters in lower case, digits and what is `kept`; a space for all else."""
+    letters = f"{string.ascii_letters}{string.digits}{kept}".encode()
+    return bytes(bytes([code]).lower()[0] if code in letters else ord(" ") for code in range(256))
+
+
+_PLAIN = plain("_")
+
+
 @lru_cache(maxsize=4096)
 def _keywords(text: str) -> frozenset[str]:
     if text.isascii():
-        words = text.encode().translate(_WORDS).decode().split()
+        words = text.encode().translate(_PLAIN).decode().split()
         return frozenset([word for word in words if len(word) > 1 and word not in STOP_WORDS][:LIMIT])
     return frozenset(islice(_words(text), LIMIT))
 

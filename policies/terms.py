@@ -1,14 +1,13 @@
 """What a text is found by: its words with their endings folded, its identifiers whole and in parts, CJK bigrams."""
 
 import re
-import string
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 from policies.dates import Date, dates, heading
-from policies.keywords import CJK, STOP_WORDS
+from policies.keywords import CJK, STOP_WORDS, plain
 
 LIMIT = 200_000
 
@@ -101,13 +100,7 @@ def _term(word: str) -> str:
     return "" if word in STOP_WORDS or word in _LETTERS else fold(word)
 
 
-def _table(kept: str) -> bytes:
-    """For `bytes.translate`: letters in lower case, digits and what is `kept`; a space for all else."""
-    letters = string.ascii_letters + string.digits + kept
-    return bytes(ord(chr(code).lower()) if chr(code) in letters else ord(" ") for code in range(256))
-
-
-_WORDS, _IDENTIFIERS = _table(""), _table(_JOINTS)
+_WORDS, _IDENTIFIERS = plain(""), plain(_JOINTS)
 
 
 @lru_cache(maxsize=1024)

@@ -1,10 +1,6 @@
-from time import process_time
-
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policies import lru_token
 from policies.keywords import keywords, overlap
 from policies.lru_token import Access, LruToken, accesses
 from policies.types import Context
@@ -59,21 +55,3 @@ def test_accesses_are_those_of_comparing_every_pair(texts: list[str], threshold:
             > threshold * max(len(keywords(one.text)), len(keywords(other.text)), 1)
         ]
         assert accesses(slots, threshold)[one.id] == Access(max(later, default=one.turn), len(later))
-
-
-@pytest.mark.parametrize("sparse", [0, 10**9], ids=["sorted", "a table"])
-def test_few_and_many_shared_words_are_counted_alike(monkeypatch: pytest.MonkeyPatch, sparse: int) -> None:
-    texts = [f"crane {i % 7} lifts berth{i % 3} harbour{i % 11} tide" for i in range(150)]
-    found = accesses([slot(str(i), text=text, turn=i) for i, text in enumerate(texts)])
-
-    monkeypatch.setattr(lru_token, "SPARSE", sparse)
-
-    assert accesses([slot(str(i), text=text, turn=i) for i, text in enumerate(texts)]) == found
-    assert any(access.references for access in found.values())
-
-
-def test_a_hundred_thousand_short_messages_take_seconds_at_the_most() -> None:
-    began = process_time()
-    accesses([slot(str(i), text="ok then", turn=i) for i in range(100_000)])
-
-    assert process_time() - began < 10
