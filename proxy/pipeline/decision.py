@@ -85,7 +85,7 @@ def decide(
         fates |= {action.slot: Fate("evict", action.score, action.reason) for action in forced}
         cut = record(Written(Plan(plan.policy, forced)), prompt, cut)
     if on_overflow is OnOverflow.TRUNCATE:
-        cuts = dict(truncate(recount(cut), left, min(room, window.budget), context.count))
+        cuts = truncate(recount(cut), left, min(room, window.budget), context.count)
         cut = replace(cut, truncations={**cut.truncations, **cuts})
         for group in prompt.groups:
             if any(i in cuts for i in group.messages):

@@ -1,6 +1,6 @@
 """What is left to do when all that is evictable is gone and the prompt is still over the budget. (pure)"""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import replace
 
 import regex
@@ -12,8 +12,11 @@ from proxy.conversations.ledger import Truncation
 from proxy.pipeline.prompt import Prompt, shortenable, slot_id
 from proxy.wire.chat import Message, Text
 
-SHORTEST = 256  # characters that a shortened text keeps at the least, and the least that is worth cutting
+SHORTEST = 256  # characters that a shortened text keeps, while there are others to shorten
+HARDER = (64, 0)  # and then
 LOOK = 32  # characters searched around a cut for the border of a grapheme
+
+_Freed = tuple[tuple[Truncation, ...], int]  # the cuts of a message, and the tokens that they free
 
 
 def force(window: Window, target: int) -> tuple[Evict, ...]:
@@ -29,30 +32,62 @@ def force(window: Window, target: int) -> tuple[Evict, ...]:
 
 def truncate(
     prompt: Prompt, window: Window, room: int, count: Callable[[str], int]
-) -> Iterator[tuple[int, tuple[Truncation, ...]]]:
-    """Cuts for the strings of unpinned user and tool messages, oldest first, until the prompt is down to `room` tokens.
+) -> Mapping[int, tuple[Truncation, ...]]:
+    """Cuts for the strings of unpinned user and tool messages by message index, on grapheme borders.
 
-    Yields (message index, cuts of its parts). Cuts fall on grapheme borders.
+    Oldest first, until the prompt is down to `room` tokens. Where that leaves it over its budget though every string
+    is down to SHORTEST characters, they are cut harder, again oldest first, until it is within: to 64, then to nothing
+    but the marker. If even so it is not, they are left as they were before that.
     """
-    pinned = {slot.id for slot in window.slots if slot.pinned}
-    over = window.used - room
-    live = {slot.id for slot in window.slots}
+    gentle = used, found = _cuts(prompt, window, {}, window.used, room, SHORTEST, count)
+    for shortest in HARDER:
+        used, found = _cuts(prompt, window, found, used, window.budget, shortest, count)
+    _, found = gentle if used > window.budget else (used, found)
+    return {index: cuts for index, (cuts, _) in found.items()}
+
+
+def _cuts(
+    prompt: Prompt,
+    window: Window,
+    found: Mapping[int, _Freed],
+    used: int,
+    most: int,
+    shortest: int,
+    count: Callable[[str], int],
+) -> tuple[int, Mapping[int, _Freed]]:
+    """The cuts that there are, deeper ones in their place until `used` tokens are down to `most`; and what is left."""
+    deeper = dict(found)
+    for index, message in _open(prompt, window):
+        if used <= most:
+            break
+        _, before = found.get(index, ((), 0))
+        cuts, freed = _shorten(message, used + before - most, shortest, count)
+        if freed > before:
+            deeper[index] = cuts, freed
+            used -= freed - before
+    return used, deeper
+
+
+def least(prompt: Prompt, window: Window, count: Callable[[str], int]) -> int:
+    """The fewest tokens that evicting and truncating may leave of a prompt."""
+    held = {slot.id for slot in window.slots if not slot.evictable}
+    messages = dict(_open(prompt, window, held))
+    freed = sum(_shorten(message, window.used, 0, count)[1] for message in messages.values())
+    return window.overhead + sum(slot.tokens for slot in window.slots if not slot.evictable) - freed
+
+
+def _open(prompt: Prompt, window: Window, among: Set[str] | None = None) -> Iterator[tuple[int, Message]]:
+    """The messages, of all live slots or those `among` them, from which may be cut."""
+    unpinned = {slot.id for slot in window.slots if not slot.pinned and (among is None or slot.id in among)}
     for group in prompt.groups:
-        if slot_id(group) in pinned or slot_id(group) not in live:
-            continue
-        for index in group.messages:
-            message = prompt.messages[index]
-            if over <= 0:
-                return
-            if message is None or not shortenable(message):
-                continue
-            cuts, freed = _shorten(message, over, count)
-            if cuts:
-                over -= freed
-                yield index, cuts
+        if slot_id(group) in unpinned:
+            for index in group.messages:
+                message = prompt.messages[index]
+                if message is not None and shortenable(message):
+                    yield index, message
 
 
-def _shorten(message: Message, over: int, count: Callable[[str], int]) -> tuple[tuple[Truncation, ...], int]:
+def _shorten(message: Message, over: int, shortest: int, count: Callable[[str], int]) -> _Freed:
     """Cuts that free `over` tokens of a message, or as many as can be, and how many that is."""
     cuts = []
     freed = 0
@@ -60,7 +95,7 @@ def _shorten(message: Message, over: int, count: Callable[[str], int]) -> tuple[
         if not isinstance(part, Text) or freed >= over:
             continue
         before = count(part.text)
-        cut = _cut(number, part.text, before, before - (over - freed), count)
+        cut = _cut(number, part.text, before, before - (over - freed), shortest, count)
         if cut is not None:
             saved = before - count(cut.apply(part.text))
             if saved > 0:
@@ -69,20 +104,22 @@ def _shorten(message: Message, over: int, count: Callable[[str], int]) -> tuple[
     return tuple(cuts), freed
 
 
-def _cut(number: int, text: str, tokens: int, wanted: int, count: Callable[[str], int]) -> Truncation | None:
-    """The gentlest cut that leaves at most `wanted` of a text's tokens, never less than SHORTEST characters."""
-    if len(text) < 2 * SHORTEST:
+def _cut(
+    number: int, text: str, tokens: int, wanted: int, shortest: int, count: Callable[[str], int]
+) -> Truncation | None:
+    """The gentlest cut that leaves at most `wanted` of a text's tokens, never less than `shortest` characters."""
+    if len(text) < 2 * shortest:
         return None
     keep = len(text)
     for _ in range(6):
-        keep = max(SHORTEST, min(keep - SHORTEST // 4, int(len(text) * max(0, wanted) / max(1, tokens))))
+        keep = max(shortest, min(keep - SHORTEST // 4, int(len(text) * max(0, wanted) / max(1, tokens))))
         cut = _borders(number, text, keep)
         left = count(cut.apply(text))
-        if left <= wanted or keep == SHORTEST:
+        if left <= wanted or keep == shortest:
             return cut
         wanted_share = wanted / left
         tokens = max(1, int(tokens / max(wanted_share, 0.05)))
-    return _borders(number, text, SHORTEST)
+    return _borders(number, text, shortest)
 
 
 def _borders(number: int, text: str, keep: int) -> Truncation:
