@@ -11,7 +11,9 @@ hit         share of the sent tokens that are cached
 cost        of all requests beside a sliding window's, cached tokens at `--price`
 efficiency  the cost if only tokens new to the conversation were paid in full, over the actual cost
 cuts        requests that a new decision was made for
-over        requests over the window; in brackets those in which nothing more may go (pinned and protected slots)
+over        requests over the window that could have been brought under it
+cannot fit  requests over the window in which what may neither go nor be cut (tool schemas, pinned messages, assistant
+            texts among the last slots) is larger than the window by itself
 invalid     requests that an upstream would refuse, though it would have taken the client's
 calls       connections opened on the way: summarisers and embedders, if there were any
 task        share of requests with the current task in them, word by word
@@ -53,7 +55,7 @@ class Row:
     efficiency: float
     cuts: int
     over: int
-    unfit: int
+    cannot_fit: int
     invalid: int
     calls: int
     task: float
@@ -115,8 +117,8 @@ def summary(name: str, calls: Sequence[Call], price: float, connections: int = 0
         cost=cost,
         efficiency=sum(call.ideal(price) for call in calls) / cost,
         cuts=sum(call.cut for call in calls),
-        over=sum(call.sent > call.window for call in calls),
-        unfit=sum(call.sent > call.window and call.unfit for call in calls),
+        over=sum(call.sent > call.window >= call.least for call in calls),
+        cannot_fit=sum(call.sent > call.window < call.least for call in calls),
         invalid=sum(bool(call.problems) for call in calls),
         calls=connections,
         task=sum(call.task for call in calls) / len(calls),
@@ -145,11 +147,11 @@ def lead(row: Row, rows: Sequence[Row]) -> float | None:
 def show(rows: Sequence[Row]) -> None:
     """Print the table, and what it says of the settings by default."""
     width = max(len(row.name) for row in rows)
-    head = ("sent", "hit", "cost", "efficiency", "cuts", "over", "invalid", "calls", "task")
+    head = ("sent", "hit", "cost", "efficiency", "cuts", "over", "cannot fit", "invalid", "calls", "task")
     print(" " * width, *(f"{name:>10}" for name in head))
     for row in rows:
         shares = (f"{row.sent:.3f}", f"{row.hit:.3f}", f"{row.cost:.3f}", f"{row.efficiency:.4f}")
-        figures = (*shares, row.cuts, f"{row.over} ({row.unfit})", row.invalid, row.calls, f"{row.task:.1%}")
+        figures = (*shares, row.cuts, row.over, row.cannot_fit, row.invalid, row.calls, f"{row.task:.1%}")
         print(f"{row.name:{width}}", *(f"{figure:>10}" for figure in figures))
     halves = [row for row in rows if row.name.startswith("half")]
     own = next(row for row in rows if row.name == "default settings")

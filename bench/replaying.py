@@ -8,11 +8,12 @@ from typing import Any
 from bench.data import Conversation, prefixes
 from proxy import tokens, wire
 from proxy.conversations import Conversations
-from proxy.pipeline import Pipeline
+from proxy.pipeline import Pipeline, overflow
 from proxy.pipeline.intake import Incoming
-from proxy.pipeline.outcome import Action, Outcome
+from proxy.pipeline.outcome import Outcome
 from proxy.route import Route
 from proxy.stores.memory import MemoryStore
+from proxy.tokens import Counter
 from proxy.wire.chat import Message
 from proxy.wire.memo import Memo
 from tests.validator import worsened
@@ -28,7 +29,8 @@ class Call:
     """One request as it was sent.
 
     Tokens: `sent` in all, of these `cached` were sent so by the request before, and `new` belong to messages that the
-    client had not sent before. `cut`: a decision was made for it; `unfit`: it left nothing more that may go.
+    client had not sent before; `least` is what it could be brought down to, where it was cut. `cut`: a decision was
+    made for it.
     `problems` are what an upstream would refuse, `faults` what failed on the way. `task`: the last user message is in
     it as the client wrote it, or is too large to have to be.
     """
@@ -37,8 +39,8 @@ class Call:
     sent: int
     cached: int
     new: int
+    least: int
     cut: bool
-    unfit: bool
     problems: tuple[str, ...]
     task: bool
     faults: tuple[str, ...]
@@ -95,8 +97,8 @@ def _call(
         sent=overhead + sum(costs),
         cached=overhead + sum(costs[: _shared(before, sent.messages)]) if before else 0,
         new=fresh if before else overhead + sum(costs),
+        least=_least(outcome, count),
         cut=bool(outcome.fates),
-        unfit=outcome.action is Action.UNFIT,
         problems=tuple(
             worsened(request["messages"], json.loads(outcome.body)["messages"], _rewritten(asked, sent, origins))
         ),
@@ -105,6 +107,13 @@ def _call(
         or _COUNTS.message(count, task) > TASK_SHARE * window,
         faults=tuple(outcome.faults),
     )
+
+
+def _least(outcome: Outcome, count: Counter) -> int:
+    """The fewest tokens that could have been sent: what is pinned, and of what is protected what may not be cut."""
+    if outcome.prompt is None or outcome.window is None:
+        return 0
+    return overflow.least(outcome.prompt, outcome.window, count.content)
 
 
 def _shared(before: Sequence[Message], after: Sequence[Message]) -> int:

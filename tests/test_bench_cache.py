@@ -19,13 +19,13 @@ def conversation(messages: list[dict[str, Any]]) -> Conversation:
 
 
 def call(sent: int, cached: int = 0, new: int = 0, window: int = 1000, **fields: Any) -> Call:
-    usual = {"cut": False, "unfit": False, "problems": (), "task": True, "faults": ()}
+    usual = {"least": 0, "cut": False, "problems": (), "task": True, "faults": ()}
     return Call(window=window, sent=sent, cached=cached, new=new, **{**usual, **fields})
 
 
 def row(name: str, sent: float, efficiency: float) -> Row:
     nothing = dict.fromkeys(
-        ("requests", "hit", "cost", "cuts", "over", "unfit", "invalid", "calls", "task", "faults"), 0
+        ("requests", "hit", "cost", "cuts", "over", "cannot_fit", "invalid", "calls", "task", "faults"), 0
     )
     return Row(name=name, sent=sent, efficiency=efficiency, **nothing)
 
@@ -101,10 +101,15 @@ def test_the_columns_are_what_they_say() -> None:
 
 
 def test_what_went_wrong_is_counted() -> None:
-    wrong = [call(1200, unfit=True), call(1100), call(900, problems=("0: an unknown role",)), call(1, task=False)]
+    wrong = [
+        call(1200, least=1001),
+        call(1100, least=1000),
+        call(900, problems=("0: an unknown role",)),
+        call(1, task=False),
+    ]
     made = summary("x", [*wrong, call(1, faults=("policy",))], 0.25)
 
-    assert (made.over, made.unfit, made.invalid, made.task, made.faults) == (2, 1, 1, 0.8, 1)
+    assert (made.over, made.cannot_fit, made.invalid, made.task, made.faults) == (1, 1, 1, 0.8, 1)
 
 
 def test_what_opens_connections_is_seen() -> None:
