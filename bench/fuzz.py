@@ -24,6 +24,7 @@ from proxy.streaming import Reader
 
 KEPT = Path(__file__).parents[1] / "tests" / "cases" / "fuzz"
 SHRINKING = 2_000  # cases that are tried to make one smaller
+TOLD_EVERY = 5_000  # seeds
 TRIES = 3  # a busy machine is slow now and then; a slow case is slow each time
 
 
@@ -50,7 +51,10 @@ async def bodies(first: int, number: int, *, until: float | None = None) -> Foun
             if problem is None:
                 found.slowest_s = max(found.slowest_s, time.perf_counter() - start)
             found.bodies += 1
+            if seed % TOLD_EVERY == TOLD_EVERY - 1:
+                print(f"seed {seed}: {found.bodies} bodies, {len(found.failures)} kinds of failures", flush=True)
             if problem is not None and problem not in found.failures:
+                print(f"seed {seed}: {problem}", flush=True)
                 found.failures[problem] = await shrunk(made, lambda smaller: confirmed(chat, smaller), problem)
         found.counts = chat.counts
     return found

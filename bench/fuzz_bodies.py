@@ -25,6 +25,7 @@ WORDS = [
     "\u202e",
     "1234567",
 ]
+SIZES = [4, 16, 16, 16, 40, 150]  # words: most are short, and windows small, so that many cases are tried
 ROLES = ["system", "developer", "user", "assistant", "tool", "function", "robot", "", None, 7]
 ODD: list[Any] = [
     None,
@@ -116,7 +117,7 @@ def _request(rng: random.Random) -> dict[str, Any]:
     messages: list[Message] = []
     if rng.random() < 0.8:
         messages.append({"role": rng.choice(["system", "developer"]), "content": _text(rng, 30)})
-    size = rng.choice([5, 40, 40, 150])
+    size = rng.choice(SIZES)
     for _ in range(rng.choice([0, 1, 2, 4, 8, 16, 30])):
         messages += _turn(rng, size)
     if rng.random() < 0.8:

@@ -69,8 +69,9 @@ def settings() -> str:
         except PolicyError:
             continue
         rules.append(
-            f"{{name: r{number}, match: {{path: /r{number}}}, policy: {name}, window: {(150, 500, 1500)[number % 3]}, "
+            f"{{name: r{number}, match: {{path: /r{number}}}, policy: {name}, window: {(100, 300, 1000)[number % 3]}, "
             f"on_overflow: {ways[number % 4]}, max_messages: {('null', 8, 20)[number % 3]}, "
+            f"max_bytes: {('null', 'null', 2000, 8000)[number % 4]}, "
             f"alternate_roles: {('null', 'strict', 'free')[number % 3]}, keep_prefix: {number % 2 * 0.1}}}"
         )
     defaults = "{reserve_output: 50, allow_overrides: true, hold: {wait_s: 0}}"

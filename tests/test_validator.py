@@ -28,6 +28,12 @@ SYSTEM = {"role": "system", "content": "s"}
         pytest.param([LEGACY, U], ["0: a function call without an answer"], id="unanswered legacy"),
         pytest.param([U, RETURNED], ["1: answers no function call"], id="orphan legacy"),
         pytest.param([{"role": "critic"}], ["0: an unknown role"], id="role"),
+        pytest.param([7, U, None], ["0: an unknown role", "2: an unknown role"], id="no messages"),
+        pytest.param(
+            [CALL, 7, RESULT],
+            ["0: tool calls without an answer", "1: an unknown role", "2: answers no open call"],
+            id="no message in between",
+        ),
     ],
 )
 def test_rules(messages: list[dict], expected: list[str]) -> None:
@@ -48,6 +54,10 @@ A, B = ({"role": "assistant", "content": text} for text in "ab")
         pytest.param([U, A], [U, A, U], "a second time", id="a user's twice"),
         pytest.param([U, A], [U, {"role": "assistant", "content": "c"}], "not a message of the input", id="invented"),
         pytest.param([SYSTEM, U], [U], "the system message is gone", id="system gone"),
+        pytest.param([7, A, U], [7, U], None, id="around no message"),
+        pytest.param([7, U], [U], "what states no role is gone", id="no message gone"),
+        pytest.param([{"content": "?"}, U], [U], "what states no role is gone", id="no role gone"),
+        pytest.param([U], [7, U], "not a message of the input", id="no message invented"),
         pytest.param([U, CALL, RESULT], [U, CALL], "without an answer", id="result gone"),
         pytest.param([U, CALL, RESULT], [U, RESULT], "answers no open call", id="call gone"),
         pytest.param([U, A], [U, {"role": "user", "content": ""}, A], "a note without content", id="empty note"),

@@ -28,6 +28,10 @@ def worsened(before: list[Message], after: list[Message], rewritten: frozenset[i
     origins = _origins(before, after, rewritten)
     problems = []
     for position, (message, origin) in enumerate(zip(after, origins, strict=True)):
+        if not isinstance(message, dict):
+            if origin is None:
+                problems.append(f"{position}: not a message of the input, or out of order, or a second time")
+            continue
         if origin is None and (message.get("role") != "user" or any(_same(one, message, False) for one in before)):
             problems.append(f"{position}: not a message of the input, or out of order, or a second time")
         if origin is None and message.get("content") in ("", []):
@@ -36,13 +40,20 @@ def worsened(before: list[Message], after: list[Message], rewritten: frozenset[i
             problems.append(f"{position}: emptied")
     kept = {origin for origin in origins if origin is not None}
     for index, message in enumerate(before):
-        if message.get("role") in INSTRUCTIONS and index not in kept:
-            problems.append(f"input {index}: the {message['role']} message is gone")
+        role = _role(message)
+        if (role is None or role in INSTRUCTIONS) and index not in kept:
+            problems.append(f"input {index}: {f'the {role} message' if role else 'what states no role'} is gone")
     known = Counter((index, text) for index, text in _violations(before))
     for position, text in _violations(after):
         if (origins[position], text) not in known:
             problems.append(f"{position}: {text}")
     return problems
+
+
+def _role(message: Any) -> str | None:
+    """The role that a message states; anything may stand where a message is to be."""
+    role = message.get("role") if isinstance(message, dict) else None
+    return role if isinstance(role, str) else None
 
 
 def _violations(messages: list[Message]) -> list[tuple[int, str]]:
@@ -59,9 +70,13 @@ def _violations(messages: list[Message]) -> list[tuple[int, str]]:
             found.append((open_function[0], "a function call without an answer"))
 
     for index, message in enumerate(messages):
-        role = message.get("role")
+        role = _role(message)
         if role not in ROLES:
             found.append((index, "an unknown role"))
+        if not isinstance(message, dict):
+            close()
+            caller, open_function = None, None
+            continue
         if role == "tool":
             identity = message.get("tool_call_id")
             if identity in open_calls:
@@ -101,6 +116,6 @@ def _origins(before: list[Message], after: list[Message], rewritten: frozenset[i
 
 
 def _same(one: Message, other: Message, rewritten: bool) -> bool:
-    if rewritten:
+    if rewritten and isinstance(one, dict) and isinstance(other, dict):
         one, other = ({key: value for key, value in m.items() if key != "content"} for m in (one, other))
     return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
