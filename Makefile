@@ -45,7 +45,7 @@ lock: install-dev  ## write the lock files anew; ARGS=--upgrade takes the newest
 	$(COMPILE) $(ARGS) -o requirements.lock pyproject.toml
 	$(COMPILE) $(ARGS) -c requirements.lock --only-build-deps --build-deps-for editable --build-deps-for wheel \
 		-o requirements-build.lock pyproject.toml
-	$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["dependency-groups"]["dev"], sep="\n")' \
+	$(BIN)/python -c 'import tomllib; g = tomllib.load(open("pyproject.toml", "rb"))["dependency-groups"]; print(*g["dev"], *g["docs"], sep="\n")' \
 		| $(COMPILE) $(ARGS) -c requirements.lock -c requirements-build.lock -o requirements-dev.lock -
 
 clean:  ## remove .venv, caches and built packages

@@ -29,7 +29,6 @@ from proxy.conversations.sealing import Sealer, Secrets, derive
 from proxy.conversations.turns import Turns
 from proxy.dashboard.api import Api
 from proxy.dashboard.routes import Dashboard, to_pages
-from proxy.embeddings.vectors import wanting
 from proxy.errors import ConfigError
 from proxy.gateway import Gateway
 from proxy.http.admission import Admission
@@ -48,6 +47,7 @@ from proxy.recall.summaries import UpstreamSummarizer
 from proxy.stores.contract import StoreError
 from proxy.stores.opening import open_store
 from proxy.stores.steady import Limits, SteadyStore
+from proxy.telemetry.opening import open_tracing
 from proxy.upstream import Upstream
 from proxy.upstream.lasting import Lasting
 from proxy.upstream.learned import Calibrations, Learned
@@ -194,6 +194,9 @@ async def opened(
         shared = None if config.state.lower().startswith("memory:") else store
         calibrations = Lasting(Calibrations(), shared, salt=secrets.salt, ttl_s=config.state_ttl_s)
         stack.push_async_callback(calibrations.close)
+        tracing = open_tracing(configs.traces(config), environ).tracing
+        if tracing is not None:
+            stack.push_async_callback(asyncio.to_thread, tracing.close)
         vitals = Vitals(metrics, store=lambda: store.stats, audit=audit.counts, windows=lambda: windows.learned)
         stack.push_async_callback(_stop, asyncio.create_task(vitals.keep(), name="trimtab-vitals"))
         source = configs.vectors(config)
@@ -215,14 +218,13 @@ async def opened(
             executor=executor,
         )
         router = configs.router(config)
-        if source.missing is not None and (using := wanting(configs.routes(config))):
-            _log.warning("relevance_by_words_alone", routes=using, why=source.missing)
         exchanging = exchange.Parts(
             pipeline=pipeline,
             learned=Learned(),
             audit=audit,
             metrics=metrics,
             recording=exchange.Recording(everything=everything or kept is not None, content=config.audit.content),
+            tracing=tracing,
         )
         gateway = Gateway(router, upstreams, windows, exchanging, max_body_bytes=config.server.max_body_bytes)
         local = embeddings if config.embeddings.backend != "endpoint" else None  # previews ask nobody

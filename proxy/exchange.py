@@ -4,7 +4,7 @@ import asyncio
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from starlette.types import Receive, Scope, Send
 
@@ -24,6 +24,9 @@ from proxy.upstream.learned import Key, Learned
 from proxy.upstream.overflow_errors import Kind, Refusal, classify, classify_event
 from proxy.upstream.relay import End, Relay
 
+if TYPE_CHECKING:
+    from proxy.telemetry.tracing import RequestSpan, Tracing
+
 ERROR_BYTES = 64 * 1024  # of an upstream's error, what is looked at before it is relayed
 SHORTFALL = 1000  # tokens; of a short prompt no shortfall says much
 ERROR_S = 2.0  # how long its first bytes are waited for
@@ -41,20 +44,28 @@ class Recording:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """What every exchange of a worker uses."""
+    """What every exchange of a worker uses; without `tracing`, requests have no spans."""
 
     pipeline: Pipeline
     learned: Learned
     audit: Audit
     metrics: Metrics
     recording: Recording
+    tracing: "Tracing | None" = None
 
 
 class Exchange:
     """A chat request and its upstream; `raw` is the body as the client sent it, `key` is who learns from it."""
 
     def __init__(
-        self, parts: Parts, upstream: Upstream, target: bytes, incoming: Incoming, raw: bytes, key: Key
+        self,
+        parts: Parts,
+        upstream: Upstream,
+        target: bytes,
+        incoming: Incoming,
+        raw: bytes,
+        key: Key,
+        span: "RequestSpan | None" = None,
     ) -> None:
         self._parts = parts
         self._upstream = upstream
@@ -62,6 +73,7 @@ class Exchange:
         self._incoming = incoming
         self._raw = raw
         self._key = key
+        self._span = span
 
     async def relay(self, outcome: Outcome, scope: Scope, receive: Receive, send: Send) -> None:
         """Send what `outcome` says, and relay the answer; the client always gets one."""
@@ -97,7 +109,13 @@ class Exchange:
 
     async def _send(self, outcome: Outcome, scope: Scope) -> Reply:
         body = outcome.body if outcome.changed else self._raw
-        return await self._upstream.send(scope["method"], self._target, scope["headers"], body, changed=outcome.changed)
+        fields = scope["headers"]
+        if self._span is not None:
+            fields = self._span.asking(fields, self._upstream.place)
+        reply = await self._upstream.send(scope["method"], self._target, fields, body, changed=outcome.changed)
+        if self._span is not None:
+            self._span.answered(reply.status)
+        return reply
 
     async def _again(self, outcome: Outcome, reply: Reply) -> Outcome | None:
         """What to send instead, where the upstream says that the prompt was too long and trimming can help."""
@@ -151,6 +169,9 @@ class Exchange:
         record |= {"upstream_truncated": truncated, **_said(reading)}
         self._parts.audit.put(record, error=outcome.alarming or truncated)
         self._parts.metrics.turn(outcome, end, reading, status)
+        if self._span is not None:
+            with Faults().guard("tracing"):
+                self._span.end(record)
 
     def _learn_from(self, outcome: Outcome, reading: Reading, status: int) -> bool:
         """Learn from usage and errors; True if the upstream silently took only a part of the prompt."""

@@ -5,6 +5,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 from starlette.types import Message, Receive, Scope, Send
 
@@ -26,6 +27,9 @@ from proxy.route import Route
 from proxy.upstream import Upstream
 from proxy.upstream.learned import learned_key
 from proxy.upstream.windows import Windows
+
+if TYPE_CHECKING:
+    from proxy.telemetry.tracing import RequestSpan, Tracing
 
 MODEL_BYTES = 1024 * 1024  # a JSON body that is not chat is read for its model up to this size
 PEEK_INLINE_BYTES = 1024 * 1024  # a larger body is looked into on a thread
@@ -82,7 +86,10 @@ class Gateway:
             return
         try:
             if scope["method"] == "POST" and scope["path"].endswith("/chat/completions"):
-                await self._chat(scope, receive, send)
+                if self._parts.tracing is None:
+                    await self._chat(scope, receive, send)
+                else:
+                    await self._traced(self._parts.tracing, scope, receive, send)
             else:
                 await self._other(scope, receive, send)
         except ClientError as error:
@@ -113,7 +120,17 @@ class Gateway:
 
         return wire.peek_model(body), again
 
-    async def _chat(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _traced(self, tracing: "Tracing", scope: Scope, receive: Receive, send: Send) -> None:
+        span = tracing.begin(scope["headers"])
+        try:
+            await self._chat(scope, receive, send, span)
+        except ClientError as error:
+            span.refused(error.code, error.status)
+            raise
+        finally:
+            span.close()
+
+    async def _chat(self, scope: Scope, receive: Receive, send: Send, span: "RequestSpan | None" = None) -> None:
         """Trim a chat request as its route says and relay the answer."""
         fields: Headers = scope["headers"]
         raw = await bodies.read(receive, self._max_body_bytes, fields)
@@ -128,6 +145,8 @@ class Gateway:
         keys.permit(scope, found.route.name)
         asked = _asked(fields, found.route)
         upstream = self._upstreams[found.route.upstream]
+        if span is not None:
+            span.about(found.route.name, model, upstream.place)
         tenant = identity.tenant(fields, found.route.tenant_header)
         key = learned_key(found.route.name, model, tenant)
         incoming = Incoming(
@@ -149,7 +168,7 @@ class Gateway:
         except ClientError as error:
             self._record_refusal(found.route, model, error)
             raise
-        exchange = Exchange(self._parts, upstream, _target(scope, found), incoming, raw, key)
+        exchange = Exchange(self._parts, upstream, _target(scope, found), incoming, raw, key, span)
         await exchange.relay(outcome, scope, receive, send)
 
     async def _look(self, body: bytes | None) -> _Look:

@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import metadata
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,9 +22,11 @@ from starlette.types import ASGIApp
 from uvicorn.supervisors import Multiprocess
 
 from proxy import config as configs
+from proxy import logs
 from proxy.audit.store import AuditStore
 from proxy.config.scalars import unshared
 from proxy.config.schema import Config
+from proxy.config.summary import summary
 from proxy.errors import ConfigError
 
 CONFIG_VARIABLE = "TRIMTAB_CONFIG_FILE"  # how a worker process learns which file it serves
@@ -55,9 +58,9 @@ def run(path: Path | None, *, host: str | None, port: int | None, workers: int |
         os.environ[CONFIG_VARIABLE] = str(path)
     else:
         os.environ.pop(CONFIG_VARIABLE, None)
-    _log_to_stderr()
+    logs.set_up(config.log.format, config.log.level)
     where = host or config.server.host, config.server.port if port is None else port
-    _announce_routes(config, number)
+    _say_what_is_on(config, number, where[0], path)
     options = uvicorn.Config(
         "proxy.serving:worker",
         factory=True,
@@ -66,6 +69,7 @@ def run(path: Path | None, *, host: str | None, port: int | None, workers: int |
         http="proxy.http.heads:BoundedHeads",
         workers=number,
         access_log=False,
+        log_config=None,
         log_level="warning",
         server_header=False,
         date_header=False,
@@ -102,11 +106,11 @@ def worker() -> ASGIApp:
     from proxy.http.heads import BoundedHeads
 
     path = os.environ.get(CONFIG_VARIABLE)
-    _log_to_stderr()
     if (parent := multiprocessing.parent_process()) is not None:
         threading.Thread(target=_follow, args=(parent,), name="trimtab-parent", daemon=True).start()
     logging.getLogger("uvicorn.error").addFilter(_unintended)
     config = configs.load(Path(path) if path else None)
+    logs.set_up(config.log.format, config.log.level)
     BoundedHeads.max_bytes, BoundedHeads.timeout_s = config.server.max_header_bytes, config.server.read_timeout_s
     app = create_app(config, os.environ)
     # What there is by now stays. Walking through it again and again would hold requests up.
@@ -194,34 +198,11 @@ def _unintended(record: logging.LogRecord) -> bool:
     return not (record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError))  # it has said how many
 
 
-def _log_to_stderr() -> None:
-    """Standard output is for audit records alone."""
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
-            if sys.stderr.isatty()
-            else structlog.processors.JSONRenderer(),
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-        cache_logger_on_first_use=True,
-    )
-
-
-def _announce_routes(config: Config, workers: int) -> None:
+def _say_what_is_on(config: Config, workers: int, host: str, path: Path | None) -> None:
     log = structlog.get_logger("trimtab")
-    for route in config.routes:
-        log.info(
-            "route",
-            name=route.name,
-            upstream=config.upstreams[route.upstream].base_url,
-            policy=route.policy.name if route.experiment is None else route.experiment,
-            mode=route.mode.value,
-        )
-    for problem in configs.audit_apart(config, workers):
-        log.warning("audit_apart", why=problem)
+    log.info("starting", version=metadata.version("trimtab"), config=str(path) if path else "none: the defaults")
+    for line in summary(config, os.environ, workers=workers, host=host):
+        (log.warning if line.warns else log.info)(line.event, **line.fields)
 
 
 def _announce(config: Config, host: str, port: int) -> None:

@@ -35,7 +35,7 @@ def pins(lock: str) -> dict[str, str]:
     [
         ("requirements.lock", PROJECT["project"]["dependencies"]),
         ("requirements-build.lock", PROJECT["build-system"]["requires"]),
-        ("requirements-dev.lock", PROJECT["dependency-groups"]["dev"]),
+        ("requirements-dev.lock", [*PROJECT["dependency-groups"]["dev"], *PROJECT["dependency-groups"]["docs"]]),
     ],
     ids=LOCKS,
 )

@@ -21,6 +21,7 @@ from proxy.http.keys import Source as KeySource
 from proxy.http.keys import opened as opened_keys
 from proxy.matching import Matcher, Router, glob
 from proxy.stores import urls
+from proxy.telemetry.opening import Traces
 
 OPENAI = "https://api.openai.com/v1"
 _OPENAI_HOST = "api.openai.com"
@@ -77,6 +78,11 @@ def vectors(config: Config) -> Source:
         upstream=settings.upstream,
         cache_bytes=settings.cache_bytes,
     )
+
+
+def traces(config: Config) -> Traces:
+    """Whether requests are traced, and where their spans go."""
+    return Traces(wanted=config.telemetry.traces, endpoint=config.telemetry.endpoint)
 
 
 def audit_file(config: Config) -> Path | None:

@@ -38,7 +38,7 @@ from proxy.config.scalars import (
     some,
     unshared,
 )
-from proxy.config.sections import Audit, Key, Section, Server
+from proxy.config.sections import Audit, Key, Log, Section, Server, Telemetry
 from proxy.config.yaml_paths import suggest
 from proxy.route import Mode, OnOverflow, SummaryKind
 
@@ -308,6 +308,8 @@ class Config(Section):
     state_timeout_s: Seconds = 0.25
     state_key_env: Variable | None = None
     audit: Audit = Audit()
+    telemetry: Telemetry = Telemetry()
+    log: Log = Log()
     embeddings: Embeddings = Embeddings()
     upstreams: Annotated[dict[Name, Upstream], AfterValidator(some)]
     defaults: Defaults = Defaults()

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
-from proxy.config.scalars import AuditPlace, Count, Name, Positive, Seconds, Text, Texts, Variable
+from proxy.config.scalars import AuditPlace, BaseUrl, Count, Name, Positive, Seconds, Text, Texts, Variable
 
 
 class Section(BaseModel):
@@ -68,3 +68,23 @@ class Audit(Section):
     store: AuditPlace | None = "memory://"
     keep_rows: Count = 20_000
     keep_days: Annotated[float, Field(ge=0)] = 7.0
+
+
+class Telemetry(Section):
+    """Whether each chat request is traced, and the OpenTelemetry collector that gets the spans, over OTLP/HTTP.
+
+    `traces` null leaves it to the standard OTEL_* variables, which also say what these two do not.
+    """
+
+    traces: bool | None = None
+    endpoint: BaseUrl | None = None
+
+
+class Log(Section):
+    """How the server's own log is written, to stderr: for people, or as JSON lines for machines; and from which level.
+
+    `format` null chooses by whether stderr is a terminal.
+    """
+
+    format: Literal["console", "json"] | None = None
+    level: Literal["debug", "info", "warning", "error"] = "info"

@@ -4,6 +4,7 @@ import socket
 import ssl
 from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator
+from dataclasses import dataclass
 
 import httpx
 
@@ -71,6 +72,15 @@ class Reply(AsyncIterator[bytes]):
             raise _failure(self._name, error) from error
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an upstream is reached: its name in the configuration, host and port."""
+
+    name: str
+    host: str
+    port: int
+
+
 class Upstream:
     """A place that speaks OpenAI's API, reached over its own pool of connections.
 
@@ -110,6 +120,11 @@ class Upstream:
     def host(self) -> str:
         """The host that requests go to."""
         return self._origin.host
+
+    @property
+    def place(self) -> Place:
+        """Where requests go to."""
+        return Place(self.name, self.host, self._origin.port or (443 if self._origin.scheme == "https" else 80))
 
     async def send(
         self,
