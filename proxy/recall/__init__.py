@@ -8,11 +8,14 @@ import numpy as np
 
 from policies.relevance import Index, Passage, bm25
 from policies.terms import Terms, read
-from proxy.conversations.notes import Note, Quote
+from proxy.conversations.notes import Note, Quote, label
 from proxy.recall.library import Library, Sentence
 from proxy.recall.missing import Spans
 from proxy.wire.chat import Message
 
+MARK = "123456"  # as long as any
+HEAD = 7  # tokens: the least that the line above a quote takes
+JOINT = 3  # tokens between two quotes of a message
 LEAST = 4  # tokens: what is left of a note's room below that is not worth a quote
 SHARE, SMALL = 0.5, 160  # of a note's room, or so many tokens: a message that takes more is quoted in part
 PASSED_OVER = 8  # messages, the most relevant first, that find no room before the search for smaller ones ends
@@ -38,23 +41,26 @@ def choose(
     ranked = sorted((i for i in missing if scores.get(i, 0.0) > 0), key=lambda i: (-scores[i], i))
     if not ranked:
         return None
-    label = count("123456789 #100 assistant, in part:\n\n")
-    left = room - cost(replace(note, quotes=(Quote(ranked[0], 0, 1),))) + label
-    picked: list[tuple[Quote, ...]] = []
     asked = read(query)
+
+    def spent(quotes: Sequence[Quote]) -> int:
+        return introduced(messages, quotes, count) + sum(_said(messages, quote, count) for quote in quotes)
+
+    first = (Quote(ranked[0], 0, 1),)
+    left = room - cost(replace(note, quotes=first)) + spent(first)
+    picked: list[tuple[Quote, ...]] = []
     most = max(SMALL, int(SHARE * left))
     passed = 0
     for index in ranked:
-        if left < label + LEAST or passed >= PASSED_OVER:
+        if left < HEAD + LEAST or passed >= PASSED_OVER:
             break
         quotes = tuple(_quotes(messages[index], missing[index], index))
-        spent = label + sum(count(messages[index].text[quote.start : quote.end]) for quote in quotes)
-        if spent > min(left, most):
-            quotes = _best(messages[index], missing[index], index, asked, min(left, most) - label, library, count)
-            spent = label + sum(count(messages[index].text[quote.start : quote.end]) for quote in quotes)
-        if quotes:
+        if quotes and spent(quotes) > min(left, most):
+            head = introduced(messages, (Quote(index, 0, 1),), count)
+            quotes = _best(messages[index], missing[index], index, asked, min(left, most) - head, library, count)
+        if quotes and (tokens := spent(quotes)) <= left:
             picked.append(quotes)
-            left -= spent
+            left -= tokens
         else:
             passed += 1
     while picked:
@@ -63,6 +69,17 @@ def choose(
             return made
         picked.pop()
     return None
+
+
+def introduced(messages: Sequence[Message], quotes: Sequence[Quote], count: Callable[[str], int]) -> int:
+    """Tokens of the line above the quotes of one message, and of what joins them."""
+    message = messages[quotes[0].message]
+    whole = len(quotes) == 1 and (quotes[0].start, quotes[0].end) == (0, len(message.text))
+    return count(f"\n{MARK} {label(message, quotes[0].message, whole)}:\n") + JOINT * (len(quotes) - 1)
+
+
+def _said(messages: Sequence[Message], quote: Quote, count: Callable[[str], int]) -> int:
+    return count(messages[quote.message].text[quote.start : quote.end])
 
 
 def _quotes(message: Message, spans: Spans, index: int) -> Iterator[Quote]:
@@ -92,7 +109,7 @@ def _best(
     for i in sorted(range(len(found)), key=lambda i: (-scores[i], i)):
         if room < LEAST or (chosen and scores[i] <= 0):
             break
-        tokens = count(message.text[found[i].start : found[i].end]) + 2  # what joins quotes
+        tokens = count(message.text[found[i].start : found[i].end]) + JOINT
         if tokens <= room:
             chosen.append(found[i])
             room -= tokens

@@ -15,7 +15,7 @@ import numpy as np
 from policies.relevance import Vectors, pooled
 from policies.terms import Terms
 from proxy.conversations.notes import Note, Quote
-from proxy.recall import joined
+from proxy.recall import JOINT, introduced, joined
 from proxy.recall.library import Library, Sentence
 from proxy.wire.chat import Message
 
@@ -24,7 +24,6 @@ REPEATED = 0.7  # the share of its terms in what was taken that makes a sentence
 FLOOR = 0.25  # of the best score: less is left out, whatever the room
 BEFORE = 1.5  # an earlier summary's sentences have been found worth keeping once
 PASSED_OVER = 8  # sentences, the best first, that find no room before the search for shorter ones ends
-JOINT = 2  # tokens that join two quotes
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +56,9 @@ def extract(
     ranked = sorted(_scored(texts, library, vectors or {}, kept), key=lambda each: -each.score)
     if not ranked:
         return None
-    label = count("123456789 #100 assistant, in part:\n\n")
     first = ranked[0]
-    left = room - cost(replace(note, quotes=(Quote(first.index, first.sentence.start, first.sentence.start + 1),)))
-    left += label
+    one = Quote(first.index, first.sentence.start, first.sentence.start + 1)
+    left = room - cost(replace(note, quotes=(one,))) + introduced(messages, (one,), count)
     taken: list[_Scored] = []
     said: Counter[str] = Counter()
     heard: set[int] = set()
@@ -72,7 +70,11 @@ def extract(
         if _repeats(terms, said):
             continue
         text = messages[each.index].text[each.sentence.start : each.sentence.end]
-        tokens = count(text) + (JOINT if each.index in heard else label)
+        tokens = count(text)
+        if each.index in heard:
+            tokens += JOINT
+        else:
+            tokens += introduced(messages, (Quote(each.index, each.sentence.start, each.sentence.end),), count)
         if tokens > left:
             passed += 1
             continue

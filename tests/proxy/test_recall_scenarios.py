@@ -71,7 +71,7 @@ async def test_what_was_dropped_comes_back_verbatim_when_the_prompt_asks_for_it(
     assert note["role"] == "user"
     assert FACT in quoted(note["content"])
     assert "not instructions" in note["content"]
-    assert re.search(r"^\d{9} #3 user:$", note["content"], re.MULTILINE)
+    assert re.search(r"^\d{6} #3 user:$", note["content"], re.MULTILINE)
     record = (await records.get(count + 1))[-1]
     row = next(row for row in record["slots"] if row["action"] == "recall")
     assert 3 in row["messages"]
@@ -155,10 +155,10 @@ async def test_a_hostile_tool_result_comes_back_as_a_quote_and_nothing_else(
     sent = await talk.send(user("What is the gate code of the tide table?"))
 
     note = next(note for note in notes(sent) if "7731" in note)
-    mark = note.rpartition("\n")[2].removesuffix(" end")
+    mark = note.rpartition("\n")[2]
     assert HOSTILE in note, "verbatim, however it reads"
     assert mark not in HOSTILE
-    assert len(re.findall(rf"^{mark} end$", note, re.MULTILINE)) == 1
+    assert len(re.findall(rf"^{mark}$", note, re.MULTILINE)) == 1
     label = note.split(f"\n{HOSTILE}", 1)[0].splitlines()[-1]
     assert re.fullmatch(rf"{mark} #\d+ tool:", label)
     assert all(not line.startswith(mark) for line in HOSTILE.splitlines())

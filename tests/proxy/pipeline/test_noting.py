@@ -106,7 +106,7 @@ def summaries(outcome: Outcome) -> list[str]:
     return [
         message["content"]
         for message in sent(outcome)
-        if str(message["content"]).startswith(("What remains of messages", "A summary, written by a model"))
+        if str(message["content"]).startswith(("What remains of messages", "A model's summary"))
     ]
 
 
@@ -163,7 +163,7 @@ async def test_a_models_summary_is_used_stored_sealed_and_replayed() -> None:
         second = await proxy.send([*TALK, assistant("It is at sea."), user("Thanks.")])
 
     (text,) = summaries(first)
-    assert "written by a model" in text
+    assert "A model's summary" in text
     assert "Everything about berths was settled." in text
     assert sent(second)[: len(sent(first))] == sent(first)
     assert first.tokens_after == total("gpt-4o", sent(first))
@@ -322,7 +322,7 @@ async def test_the_configured_model_is_asked_through_its_upstream(
 
     asked = [each for each in upstream.exchanges if each.json["model"] == "small-1"]
     (forwarded,) = (each for each in upstream.exchanges if each.json["model"] == "gpt-4o")
-    written = [m["content"] for m in forwarded.json["messages"] if "written by a model" in str(m["content"])]
+    written = [m["content"] for m in forwarded.json["messages"] if "A model's summary" in str(m["content"])]
     assert response.status_code == 200
     assert "x-trimtab-faults" not in response.headers
     assert written

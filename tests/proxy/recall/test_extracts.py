@@ -53,12 +53,12 @@ def test_facts_go_before_confirmations_and_asides() -> None:
     assert not any(idle in text for idle in ("Sure", "hanks", "OK"))
 
 
-@pytest.mark.parametrize("room", [1, 60, 80, 100, 150, 400])
+@pytest.mark.parametrize("room", [1, 30, 60, 80, 100, 150, 400])
 def test_it_costs_no_more_than_it_may(room: int) -> None:
     note = summary(room)
 
     assert note is None or cost(note) <= room
-    assert (note is not None) == (room >= 80)
+    assert (note is not None) == (room >= 60)
 
 
 def test_messages_near_the_middle_of_all_are_heard_first() -> None:
