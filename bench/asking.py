@@ -1,6 +1,7 @@
 """Questions asked at the end of a conversation that was sent turn by turn, so that every cut was made before them."""
 
 import json
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -8,13 +9,13 @@ from typing import ClassVar
 from bench.cache import defaults
 from bench.data import Conversation, prefixes
 from bench.facts import Probe
-from bench.ways import PATIENCE_S, Sent, verbatim
+from bench.supply import State, Supply
+from bench.ways import Sent, verbatim
 from policies.fifo import Fifo
 from policies.greedy import evict_lowest
 from policies.plan import Plan
 from policies.types import Context, Need, Window
 from proxy.conversations import Conversations
-from proxy.embeddings import Embedder, Embeddings
 from proxy.pipeline import Pipeline
 from proxy.pipeline.intake import Incoming
 from proxy.pipeline.outcome import Outcome
@@ -52,13 +53,17 @@ class Oracle:
 
 
 def route(name: str, settings: str) -> Route:
-    """The route by default, with `settings` changed, under the way called `name`: a policy, or a bound to compare with.
+    """The route by default, with `settings` changed, under the way called `name`: a policy, or one to compare with.
+
+    `identity` sends all, `newest` what is newest, `tail` that and what comes back, `oracle` what will be asked for.
 
     Raises:
         ConfigError: they are no settings of a route, or no policy has that name.
     """
     if name == "identity":
         return replace(defaults(settings), mode=Mode.OFF)
+    if name == "newest":
+        return replace(defaults(settings), policy=Fifo(), keep_prefix=0.0, recall_budget=0.0)
     if name == "tail":
         return replace(defaults(settings), policy=Tail(), keep_prefix=0.0)
     if name == "oracle":
@@ -74,24 +79,38 @@ def way(route: Route, wanted: Sequence[Probe]) -> Route:
     return replace(route, policy=Oracle(frozenset().union(*facts)))
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What was sent for each question, and the seconds that the pipeline took for every request, questions included."""
+
+    sent: list[Sent]
+    seconds: list[float]
+
+
 async def asked(
     conversation: Conversation,
     wanted: Sequence[Probe],
     route: Route,
     window: int,
-    vectors: Embedder | None,
-    *,
-    wait_s: float = PATIENCE_S,
-) -> list[Sent]:
-    """What is sent for each question, each a branch of the same conversation, whose window is `window` tokens."""
+    supply: Supply | None = None,
+) -> Asked:
+    """Send a conversation turn by turn, then each question, a branch of it each, with a window of `window` tokens."""
+    supply = supply or Supply(None)
+    supply.renew()
     store = Conversations(MemoryStore(), salt=b"bench", ttl_s=3600.0)
-    embeddings = Embeddings(vectors, cache_bytes=2**30) if vectors is not None else None
-    pipeline = Pipeline(lambda _route, _model: window, store, embeddings=embeddings, wait_s=wait_s)
+    pipeline = Pipeline(lambda _route, _model: window, store, embeddings=supply.embeddings, wait_s=supply.wait_s)
+    seconds: list[float] = []
 
     async def send(body: bytes) -> Outcome:
+        if supply.state is State.COLD:
+            supply.renew()
+        start = time.perf_counter()
         outcome = await pipeline.run(Incoming(route=route, body=body, reserve=0))
+        seconds.append(time.perf_counter() - start)
         if outcome.turn is not None:
             await outcome.turn.end()
+        if outcome.after is not None:
+            outcome.after()
         return outcome
 
     try:
@@ -101,7 +120,8 @@ async def asked(
         for probe in wanted:
             body = json.dumps(probe.request).encode()
             outcome = await send(body)
-            found.append(Sent(verbatim(body, outcome.body), outcome.tokens_after or window))
-        return found
+            kept = verbatim(body, outcome.body)
+            found.append(Sent(kept, outcome.tokens_after or window, seconds[-1], outcome.body))
+        return Asked(found, seconds)
     finally:
         await store.close()

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from proxy.embeddings import Embedder, Vectors, key
+from proxy.embeddings.sentence import SentenceTransformerEmbedder
 
 BATCH = 32
 
@@ -66,6 +67,10 @@ class DiskVectors:
             self._disk.execute("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?, ?)", row)
         self._disk.commit()
 
+    def anew(self, texts: Sequence[str]) -> list[Vectors]:
+        """The vectors of texts, made by the embedder though they may be on disk: it takes the time that it takes."""
+        return [vectors.astype(np.float16) for vectors in self._embedder.embed(texts)]
+
     def get(self, text: str) -> Vectors | None:
         """The vectors of a text that were made before; None in a script that the model does not know."""
         return self._find(key(text)) if self.reads(text) else None
@@ -78,3 +83,16 @@ class DiskVectors:
                 return None
             self._known[digest] = np.frombuffer(row[0], dtype=np.float16).reshape(row[1], -1)
         return self._known[digest]
+
+
+def opened(model: str) -> DiskVectors | None:
+    """The vectors of a sentence-transformers model by name or path, kept in the user's cache folder; of `none`, none.
+
+    Raises SystemExit where the model is not installed.
+    """
+    if model == "none":
+        return None
+    embedder = SentenceTransformerEmbedder(model)
+    if embedder.missing:
+        raise SystemExit(f"--model: {embedder.missing}; or --model none does without vectors")
+    return DiskVectors(embedder, folder() / "vectors.sqlite")

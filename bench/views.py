@@ -18,7 +18,7 @@ from proxy.conversations.ledger import Ledger
 from proxy.pipeline.prompt import assemble, window
 from proxy.route import Alternate, Route
 from proxy.wire.chat import Message
-from proxy.wire.grouping import group
+from proxy.wire.grouping import INSTRUCTIONS, group
 from proxy.wire.memo import Memo
 
 PROTECTED = 3  # the last exchange and the question
@@ -37,11 +37,6 @@ class View:
     speakers: tuple[str, ...]
     query: str
     asked: int
-
-    @property
-    def texts(self) -> list[str]:
-        """What vectors are made of."""
-        return [slot.text for slot in self.window.slots]
 
     def relevance(self, vectors: DiskVectors | None) -> NDArray[np.float64]:
         """The relevance of each slot to the query, by words alone where there are no vectors; 1 for the query's own."""
@@ -79,6 +74,15 @@ def view(probe: Probe, route: Route) -> View:
         query=seen.slots[asked].text,
         asked=asked,
     )
+
+
+def texts(probe: Probe, *, slots: bool) -> list[str]:
+    """What vectors are made of: the messages of a probe's request, and its slots where rankings are to have theirs."""
+    chat = wire.parse(json.dumps(probe.request, ensure_ascii=False).encode(), _MEMO)
+    found = [message.text for message in chat.messages if message.role not in INSTRUCTIONS and message.text.strip()]
+    if slots:
+        found += ["\n".join(chat.messages[i].text for i in each.messages) for each in group(chat.messages)]
+    return found
 
 
 def bench_route(policy: Any, **settings: Any) -> Route:

@@ -1,6 +1,7 @@
 """Ways to bring a request down to a budget, each by name: bounds to compare with, rankings, and the policies."""
 
 import asyncio
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -8,12 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bench.supply import State, Supply
 from bench.vectors import DiskVectors
 from bench.views import View, bench_route
 from policies import registry
 from proxy import wire
-from proxy.embeddings import Embeddings
 from proxy.pipeline import Pipeline
+from proxy.pipeline.gathering import last_user
 from proxy.pipeline.intake import Incoming
 from proxy.route import Route, Targets, Thresholds
 from proxy.wire.memo import Memo
@@ -21,18 +23,26 @@ from proxy.wire.memo import Memo
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """What is sent: the client's messages that are in it verbatim, by index, and its size in tokens."""
+    """What is sent: the client's messages that are in it verbatim, by index, its size in tokens, and its body.
+
+    `seconds` is what the pipeline took for it; bounds and rankings have neither that nor a body.
+    """
 
     kept: frozenset[int]
     tokens: int
+    seconds: float = 0.0
+    body: bytes = b""
 
 
 Way = Callable[[View, Sequence[int]], list[Sent]]
 """Brings a view's request down to each of some targets in tokens, or as near as pins and protection allow."""
 
 
-def ways(names: Iterable[str], vectors: DiskVectors | None) -> dict[str, Way]:
-    """The ways called `names`. Raises PolicyError for a name that is neither one of `OWN` nor a policy's."""
+def ways(names: Iterable[str], vectors: DiskVectors | None, state: State = State.WAITED) -> dict[str, Way]:
+    """The ways called `names`, policies with vectors in that state.
+
+    Raises PolicyError for a name that is neither one of `OWN` nor a policy's.
+    """
     own: dict[str, Way] = {
         "identity": lambda view, targets: [_sent(view, range(len(view.window.slots)))] * len(targets),
         "tail": _tail,
@@ -40,10 +50,8 @@ def ways(names: Iterable[str], vectors: DiskVectors | None) -> dict[str, Way]:
         "lexical": lambda view, targets: _fill(view, targets, view.relevance(None)),
         "relevance": lambda view, targets: _fill(view, targets, view.relevance(vectors)),
     }
-    return {name: own.get(name) or _policy(name, vectors) for name in names}
+    return {name: own.get(name) or _policy(name, vectors, state) for name in names}
 
-
-PATIENCE_S = 600.0  # what is measured is what is kept, not what is late
 
 _READ = Memo[Any]()
 
@@ -97,7 +105,7 @@ def _fill(view: View, targets: Sequence[int], scores: NDArray[np.float64]) -> li
     return [_take(view, target, order) for target in targets]
 
 
-def _policy(name: str, vectors: DiskVectors | None) -> Way:
+def _policy(name: str, vectors: DiskVectors | None, state: State) -> Way:
     """A policy as the proxy runs it, recall and overflow included; without a past, the target its only threshold."""
     policy = registry.create(name)
     route = bench_route(
@@ -108,21 +116,33 @@ def _policy(name: str, vectors: DiskVectors | None) -> Way:
     )
 
     size = [0]  # the window of the request at hand
-    embeddings = Embeddings(vectors, cache_bytes=2**30)
-    pipeline = Pipeline(lambda _route, _model: size[0], embeddings=embeddings, wait_s=PATIENCE_S)
+    supply = Supply(vectors, state)
+    pipeline = Pipeline(lambda _route, _model: size[0], embeddings=supply.embeddings, wait_s=supply.wait_s)
 
     async def run(view: View, targets: Sequence[int]) -> list[Sent]:
         size[0] = view.window.used
-        return [await _piped(pipeline, route, view, target) for target in targets]
+        found = []
+        for target in targets:
+            supply.renew(_history(view.body))
+            found.append(await _piped(pipeline, route, view, target))
+        return found
 
     return lambda view, targets: asyncio.run(run(view, targets))
 
 
 async def _piped(pipeline: Pipeline, route: Route, view: View, target: int) -> Sent:
+    start = time.perf_counter()
     outcome = await pipeline.run(Incoming(route=route, body=view.body, reserve=0, budget=target))
-    if outcome.turn is not None:
-        await outcome.turn.end()
-    return Sent(verbatim(view.body, outcome.body), outcome.tokens_after or view.window.used)
+    seconds = time.perf_counter() - start
+    tokens = outcome.tokens_after or view.window.used
+    return Sent(verbatim(view.body, outcome.body), tokens, seconds, outcome.body)
+
+
+def _history(body: bytes) -> list[str]:
+    """The texts that were there before the prompt."""
+    messages = wire.parse(body, _READ).messages
+    prompt = last_user(messages)
+    return [message.text for i, message in enumerate(messages) if i != prompt and message.text.strip()]
 
 
 def verbatim(body: bytes, sent: bytes) -> frozenset[int]:

@@ -1,4 +1,5 @@
 import asyncio
+import json
 from typing import Any
 
 import pytest
@@ -34,6 +35,7 @@ TALK = Conversation("talk", {"model": "gpt-4o", "messages": CHAT}, {"qas": QAS})
     ("name", "settings", "kept"),
     [
         pytest.param("identity", "", True, id="all is sent"),
+        pytest.param("newest", "", False, id="the newest, whatever the settings say of recall"),
         pytest.param("tail", "recall: {budget: 0}", False, id="the newest alone"),
         pytest.param("tail", "recall: {budget: 0.3}", True, id="the newest, and what comes back"),
         pytest.param("hybrid", "recall: {budget: 0.3}", True, id="a policy"),
@@ -43,10 +45,14 @@ TALK = Conversation("talk", {"model": "gpt-4o", "messages": CHAT}, {"qas": QAS})
 def test_what_a_question_at_the_end_still_finds(name: str, settings: str, kept: bool) -> None:
     wanted = list(probes(TALK))
 
-    (sent,) = asyncio.run(asked(TALK, wanted, way(route(name, settings), wanted), 900, None))
+    found = asyncio.run(asked(TALK, wanted, way(route(name, settings), wanted), 900))
+    (sent,) = found.sent
 
     assert (18 in sent.kept) is kept
     assert name == "identity" or sent.tokens <= 900
+    assert len(found.seconds) == sum(message["role"] == "user" for message in CHAT) + len(wanted)
+    assert min(found.seconds) > 0
+    assert json.loads(sent.body)["messages"][-1]["content"] == QAS[0]["question"]
 
 
 def test_identity_decides_nothing() -> None:

@@ -7,7 +7,8 @@ from typer.testing import CliRunner
 
 from bench.data import Conversation
 from bench.facts import probes
-from bench.quality import Tally, app
+from bench.quality.__main__ import app
+from bench.quality.tally import Tally
 from bench.views import bench_route, view
 from bench.ways import OWN, Sent, ways
 from policies.errors import PolicyError
@@ -84,8 +85,8 @@ def test_a_tally_weighs_facts() -> None:
     tally = Tally()
     one, _ = probes(conversation(RECORD))
 
-    tally.add(one, Sent(frozenset({3}), 10), 20, 0.001)
-    tally.add(one, Sent(frozenset({2}), 30), 20, 0.003)
+    tally.add(one, Sent(frozenset({3}), 10, 0.001), 20)
+    tally.add(one, Sent(frozenset({2}), 30, 0.003), 20)
 
     assert tally.figures() == {"kept": 50.0, "over": 50.0, "tokens": 20, "ms": 2.0, "categories": {"place": 50.0}}
 
@@ -102,6 +103,44 @@ def test_the_command_prints_a_table_and_writes_figures(tmp_path: Path) -> None:
     assert figures["oracle"]["0.25"]["kept"] == 100
     assert figures["lexical"]["0.25"]["kept"] == 100
     assert figures["tail"]["0.25"]["kept"] == 0
+
+
+@pytest.mark.parametrize("replay", [False, True])
+def test_a_run_that_is_resumed_measures_nothing_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, replay: bool
+) -> None:
+    file, results = tmp_path / "talk.jsonl", tmp_path / "results.jsonl"
+    file.write_text(json.dumps(RECORD) + "\n")
+    arguments = [str(file), "--model", "none", "--budgets", "0.3", "--results", str(results)]
+    arguments += ["--replay"] if replay else []
+    more = [*arguments, "--resume", "--markdown", str(tmp_path / "tables.md"), "--json", str(tmp_path / "out.json")]
+
+    assert CliRunner().invoke(app, [*arguments, "--policies", "tail"]).exit_code == 0
+    second = CliRunner().invoke(app, [*more, "--policies", "tail,fifo"])
+
+    assert second.exit_code == 0, second.output
+    keys = [json.loads(line)["key"]["way"] for line in results.read_text().splitlines()]
+    assert keys == ["tail", "fifo"]
+    assert set(json.loads((tmp_path / "out.json").read_text())["talk"]) == {"tail", "fifo"}
+    assert (tmp_path / "tables.md").read_text().startswith("**talk: evidence kept in %, 2 requests")
+    assert "| tail | " in (tmp_path / "tables.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        pytest.param(["--vectors", "warm"], "some of waited, prepared, cold", id="state"),
+        pytest.param(["--resume"], "needs --results", id="resume"),
+        pytest.param(["--policies", "newest"], 'unknown policy "newest"', id="policy"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(tmp_path: Path, arguments: list[str], problem: str) -> None:
+    (file := tmp_path / "talk.jsonl").write_text(json.dumps(RECORD) + "\n")
+
+    result = CliRunner().invoke(app, [str(file), "--model", "none", *arguments])
+
+    assert result.exit_code == 2
+    assert problem in " ".join(result.output.replace("│", " ").split())  # as in one line
 
 
 @pytest.mark.parametrize("budgets", ["", "0", "1.5", "a"])

@@ -1,0 +1,58 @@
+"""What became of probes: sums over them that add up, and the figures they come to."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from bench.facts import Probe
+from bench.ways import Sent
+
+
+@dataclass(slots=True)
+class Tally:
+    """What became of the probes so far: sums over them, each with its weight."""
+
+    kept: float = 0.0
+    weight: float = 0.0
+    over: int = 0
+    probes: int = 0
+    tokens: int = 0
+    seconds: float = 0.0
+    categories: dict[str, list[float]] = field(default_factory=dict)
+
+    def add(self, probe: Probe, sent: Sent, target: int) -> None:
+        """Count one probe; a fact is kept where one of the messages that state it is sent."""
+        share = sum(bool(fact & sent.kept) for fact in probe.facts) / len(probe.facts)
+        self.kept += share * probe.weight
+        self.weight += probe.weight
+        self.over += sent.tokens > target
+        self.probes += 1
+        self.tokens += sent.tokens
+        self.seconds += sent.seconds
+        self._category(probe.category, share * probe.weight, probe.weight)
+
+    def merge(self, sums: Mapping[str, Any]) -> None:
+        """Add the sums of another, as `sums` gives them."""
+        for name in ("kept", "weight", "over", "probes", "tokens", "seconds"):
+            setattr(self, name, getattr(self, name) + sums[name])
+        for name, (kept, weight) in sums["categories"].items():
+            self._category(name, kept, weight)
+
+    def _category(self, name: str, kept: float, weight: float) -> None:
+        category = self.categories.setdefault(name, [0.0, 0.0])
+        category[0] += kept
+        category[1] += weight
+
+    def sums(self) -> dict[str, Any]:
+        """All of it as JSON holds it."""
+        return asdict(self)
+
+    def figures(self) -> dict[str, Any]:
+        """Percentages, mean tokens sent, and milliseconds a request."""
+        return {
+            "kept": round(100 * self.kept / self.weight, 2),
+            "over": round(100 * self.over / self.probes, 2),
+            "tokens": round(self.tokens / self.probes),
+            "ms": round(1000 * self.seconds / self.probes, 2),
+            "categories": {name: round(100 * kept / weight, 2) for name, (kept, weight) in self.categories.items()},
+        }
