@@ -71,11 +71,12 @@ class Supply:
             return
         self._now.close(PATIENCE_S)  # a batch that still runs would take time from the next request
         self._now = Embeddings(self._source, cache_bytes=CACHE_BYTES)
-        self.prepare({key(text): text for text in prepared})
+        if self.state is State.PREPARED:
+            self.prepare({key(text): text for text in prepared})
 
     def prepare(self, wanted: Mapping[bytes, str]) -> None:
         """Make vectors between two turns, which leave enough time for it."""
-        if self._source is None or self.state is State.COLD:
+        if self._source is None:
             return
         self._source.live = False
         self._now.vectors(wanted, PATIENCE_S)

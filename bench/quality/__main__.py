@@ -19,7 +19,8 @@ Besides the names of policies there are `identity`, `tail` (a cut that keeps the
 `relevance` and `lexical` (the same without vectors), filled into the budget by score.
 
 Vectors are `waited` for, `prepared` (those of what came before the prompt are there, or with `--replay` those that the
-turns from `warn` on had made; the rest within the time limit) or `cold` (none are there, and the time limit holds).
+turns from `warn` on had made; the rest within the time limit) or `cold` (none are there, and the time limit holds; with
+`--replay` the question comes to a worker that has just been started).
 They are kept in the user's cache folder, so that a second run is quick, but not where time counts; `--model none` does
 without.
 

@@ -71,7 +71,6 @@ def test_nothing_is_there_when_it_is_cold(embedder: Counting, disk: DiskVectors)
     found: dict[bytes, Vectors] = supply.known(wanted("before"))
 
     assert found == {}
-    supply.prepare(wanted("before"))
     assert supply.vectors(wanted("before"), 10).keys() == wanted("before").keys()
     supply.renew()
     assert supply.known(wanted("before")) == {}
