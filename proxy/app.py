@@ -223,7 +223,11 @@ async def opened(
             learned=Learned(),
             audit=audit,
             metrics=metrics,
-            recording=exchange.Recording(everything=everything or kept is not None, content=config.audit.content),
+            recording=exchange.Recording(
+                everything=everything or kept is not None,
+                content=config.audit.content,
+                most=config.audit.max_slots or None,
+            ),
             tracing=tracing,
         )
         gateway = Gateway(router, upstreams, windows, exchanging, max_body_bytes=config.server.max_body_bytes)

@@ -36,10 +36,11 @@ TRUNCATED = 0.6  # an upstream that counted less than this share of what was sen
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
-    """What audit records hold besides the decision: every slot, and the slots' texts."""
+    """What audit records hold besides the decision: every slot, and the slots' texts; of `most` slots at the most."""
 
     everything: bool = False
     content: bool = False
+    most: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,7 +164,8 @@ class Exchange:
         if reading is not None and status is not None:
             with Faults().guard("learning"):
                 truncated = self._learn_from(outcome, reading, status)
-        record = outcome.record(everything=self._parts.recording.everything, content=self._parts.recording.content)
+        told = self._parts.recording
+        record = outcome.record(everything=told.everything, content=told.content, most=told.most)
         done = end is End.EOF and reading is not None and reading.done
         record |= {"status": status, "stream_end": End.DONE.value if done else end.value}
         record |= {"upstream_truncated": truncated, **_said(reading)}

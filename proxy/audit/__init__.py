@@ -144,8 +144,12 @@ class Audit:
 
 def _changes(record: Mapping[str, Any]) -> Mapping[str, Any]:
     """The record without the slots that were kept."""
-    slots = record.get("slots") or ()
-    return {**record, "slots": [slot for slot in slots if slot["action"] != "keep"]} if slots else record
+    kept = {
+        name: [slot for slot in record[name] if slot["action"] != "keep"]
+        for name in ("slots", "slots_unlisted")
+        if record.get(name)
+    }
+    return {**record, **kept}
 
 
 class _Line(structlog.BoundLoggerBase):

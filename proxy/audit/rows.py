@@ -74,7 +74,7 @@ def row(record: Mapping[str, Any]) -> tuple[object, ...]:
         "held_ms": record.get("held_ms"),
         "changed": changed,
         "avoided": changed and _avoided(before, after, window, record.get("reserve") or 0, record.get("status")),
-        **_gone(record.get("slots") or ()),
+        **_gone(record.get("slots") or (), record.get("slots_unlisted") or ()),
     }
     return tuple(fields[name] for name in COLUMNS)
 
@@ -86,10 +86,10 @@ def _avoided(before: int | None, after: int | None, window: int | None, reserve:
     return before + reserve > window >= after + reserve
 
 
-def _gone(slots: Any) -> dict[str, int]:
+def _gone(slots: Any, unlisted: Any) -> dict[str, int]:
     tokens = dict.fromkeys(_GONE, 0)
-    for slot in slots:
-        if slot.get("action") in ("evict", "summarize") and slot.get("index") is not None:
+    for slot in (*(slot for slot in slots if slot.get("index") is not None), *unlisted):
+        if slot.get("action") in ("evict", "summarize"):
             name = f"gone_{slot.get('role')}"
             tokens[name if name in tokens else "gone_other"] += slot.get("tokens") or 0
     return tokens

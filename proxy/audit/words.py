@@ -34,6 +34,10 @@ def explain(record: Mapping[str, Any], before: Sequence[Past] = ()) -> Renderabl
     if slots:
         parts += [Text(), slot_table(slots)]
         listed = sum(1 for slot in slots if slot.get("index") is not None)
+        for row in record.get("slots_unlisted") or ():
+            listed += row["slots"]
+            what = f"{row['slots']} more {row['role']} slots were {_FATES.get(row['action'], row['action'])}"
+            parts.append(Text(clean(f"{what}: {row['tokens']} tokens."), style="dim"))
         if (others := (record.get("slots_total") or 0) - listed) > 0:
             parts.append(Text(f"{others} more slots were not touched by this decision.", style="dim"))
     if before:

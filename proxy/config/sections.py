@@ -63,6 +63,7 @@ class Audit(Section):
     path: Texts = ("-",)
     content: bool = False
     slots: Literal["changed", "all"] = "changed"
+    max_slots: Count = 1_000
     max_bytes: Count = 100 * 1024 * 1024
     backups: Count = 5
     store: AuditPlace | None = "memory://"

@@ -6,12 +6,13 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from policies.types import Kind, Window
+from policies.types import Window
 from proxy.conversations.placed import Placed
 from proxy.conversations.turns import Turn
+from proxy.pipeline import listing
 from proxy.pipeline.budget import Budget, Trigger
 from proxy.pipeline.decision import Fate
-from proxy.pipeline.prompt import Prompt, slot_id
+from proxy.pipeline.prompt import Prompt
 from proxy.route import Route
 
 
@@ -130,12 +131,17 @@ class Outcome:
             values.append(("faults", ",".join(self.faults)))
         return [(f"x-trimtab-{name}".encode(), str(value).encode()) for name, value in values]
 
-    def record(self, *, everything: bool = False, content: bool = False) -> dict[str, object]:
+    def record(self, *, everything: bool = False, content: bool = False, most: int | None = None) -> dict[str, object]:
         """The audit record without the fields that only the end of the turn or the writer knows.
 
-        Lists the slots that the decision changed, or `everything`; their texts only with `content`.
+        Lists the slots that the decision changed, or `everything`, at most `most` of them; their texts only with
+        `content`.
         """
         budget = self.budget
+        listed = listing.listing(
+            self.window, self.prompt, self.fates, everything=everything, content=content, most=most
+        )
+        notes = listing.notes(self.notes_made, self.notes_gone, content=content)
         return {
             "event": "decision",
             "audit_id": self.audit_id,
@@ -176,68 +182,6 @@ class Outcome:
             "refused": self.refused,
             "reason": self.reason,
             "faults": list(self.faults),
-            "slots": [*self._slots(everything=everything, content=content), *self._notes(content=content)],
+            "slots": [*listed.rows, *notes],
+            "slots_unlisted": list(listed.rest),
         }
-
-    def _slots(self, *, everything: bool, content: bool) -> list[dict[str, object]]:
-        if self.window is None or self.prompt is None:
-            return []
-        places: dict[str, tuple[int | None, tuple[int, ...]]]
-        places = {placed.note.id: (None, placed.note.messages) for placed in self.prompt.notes}
-        places |= {slot_id(group): (index, group.messages) for index, group in enumerate(self.prompt.groups)}
-        rows: list[dict[str, object]] = []
-        for slot in self.window.slots:
-            fate = self.fates.get(slot.id)
-            if fate is None and not everything:
-                continue
-            index, messages = places.get(slot.id, (None, ()))
-            row: dict[str, object] = {
-                "index": index,
-                "messages": list(messages),
-                "id": slot.id,
-                "role": slot.role,
-                "tokens": slot.tokens,
-                "action": fate.action if fate else "keep",
-                "pinned": slot.pinned,
-                "protected": slot.protected,
-                "score": None if fate is None or fate.score is None else round(fate.score, 4),
-                "reason": fate.reason if fate else None,
-            }
-            if slot.orphan:
-                row["client_orphan"] = True
-            if any(m is not None and m.marked for m in (self.prompt.messages[i] for i in messages)):
-                row["cache_marked"] = True  # the client's cache_control
-            if content:
-                row["text"] = slot.text
-            rows.append(row)
-        return rows
-
-    def _notes(self, *, content: bool) -> list[dict[str, object]]:
-        """The notes that this decision made, and the recall notes that went with it."""
-        made = [
-            (placed, *(("recall", _RECALLED) if placed.note.kind is Kind.RECALL else ("summarize", _SUMMARY)))
-            for placed in self.notes_made
-        ]
-        rows: list[dict[str, object]] = []
-        for placed, action, reason in (*made, *((placed, "evict", _RECALL_GOES) for placed in self.notes_gone)):
-            row: dict[str, object] = {
-                "index": None,
-                "messages": list(placed.note.messages),
-                "id": placed.note.id,
-                "role": "user",
-                "tokens": placed.tokens,
-                "action": action,
-                "pinned": False,
-                "protected": False,
-                "score": None,
-                "reason": reason,
-            }
-            if content:
-                row["text"] = placed.text
-            rows.append(row)
-        return rows
-
-
-_RECALLED = "quotes of what was left out, by relevance to the prompt"
-_SUMMARY = "stands for the messages that it covers"
-_RECALL_GOES = "a cut takes every recall note"

@@ -57,6 +57,14 @@ def test_one_decision_is_explained_to_who_has_only_its_id(tmp_path: Path) -> Non
         assert words in told, words
 
 
+def test_slots_that_are_not_listed_are_summed(tmp_path: Path) -> None:
+    unlisted = [{"action": "evict", "role": "tool", "slots": 99_000, "tokens": 500_000}]
+    path = filled(tmp_path, record(1, slots_unlisted=unlisted, slots_total=99_500))
+
+    shown = " ".join(run("audit", "--store", path, "show", f"{1:016x}").split())
+    assert "99000 more tool slots were evicted: 500000 tokens." in shown
+
+
 def test_what_was_out_before_is_told_decision_by_decision(tmp_path: Path) -> None:
     later = record(3, trigger=None, slots=[], replayed={"slots": 2, "audit_id": f"{2:016x}"})
     second = record(2, policy="fifo", replayed={"slots": 1, "audit_id": f"{1:016x}"})

@@ -195,6 +195,15 @@ def test_a_period_is_summed_by_policy(store: AuditStore) -> None:
     assert (everything.requests, everything.refused, everything.alarming) == (6, 1, 1)
 
 
+def test_slots_that_are_summed_instead_of_listed_count_too(store: AuditStore) -> None:
+    rest = [("evict", "user", 9), ("summarize", "system", 4), ("keep", "user", 100)]
+    unlisted = [{"action": action, "role": role, "slots": 2, "tokens": tokens} for action, role, tokens in rest]
+    fill(store, record(0), record(1, slots_unlisted=unlisted))
+
+    (everything,) = read(store).totals(Filter())
+    assert (everything.gone_tool, everything.gone_user, everything.gone_other) == (2000, 9, 4)
+
+
 @pytest.mark.parametrize(
     ("fields", "avoided"),
     [
