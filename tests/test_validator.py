@@ -74,3 +74,7 @@ def test_a_rewritten_message_is_known_by_the_rest_of_it() -> None:
     assert worsened([U, CALL, RESULT], [U, CALL, shrunk])
     assert worsened([U, CALL, RESULT], [U, CALL, shrunk], rewritten=frozenset({2})) == []
     assert worsened([U, CALL, RESULT], [U, CALL, RESULT | {"content": ""}], rewritten=frozenset({2}))
+    empty = {"role": "assistant", "content": ""}
+    assert worsened([A, U, empty], [empty], rewritten=frozenset({0})) == [], (
+        "empty as it came, and the other one is gone"
+    )

@@ -36,7 +36,7 @@ def worsened(before: list[Message], after: list[Message], rewritten: frozenset[i
             problems.append(f"{position}: not a message of the input, or out of order, or a second time")
         if origin is None and message.get("content") in ("", []):
             problems.append(f"{position}: a note without content")
-        if origin in rewritten and message.get("content") in ("", []):
+        if origin in rewritten and message.get("content") in ("", []) and message not in before:
             problems.append(f"{position}: emptied")
     kept = {origin for origin in origins if origin is not None}
     for index, message in enumerate(before):
