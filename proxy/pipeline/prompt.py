@@ -1,16 +1,18 @@
 """The prompt as it would be sent: the client's messages with a ledger applied, counted, and seen as a window. (pure)"""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
+from types import MappingProxyType
 
-from policies.lru_token import accesses
-from policies.types import Kind, Need, Slot, Window
+from policies.types import Kind, Slot, Window
 from proxy.conversations.ledger import Ledger
 from proxy.conversations.notes import Keys
 from proxy.conversations.placed import Placed, place
 from proxy.pipeline.budget import LOWEST_TARGET
 from proxy.pipeline.keeping import keep
+from proxy.pipeline.uses import Said, Use, used
+from proxy.pipeline.uses import uses as used_by
 from proxy.route import Alternate, Pins, Route
 from proxy.wire.chat import UNKNOWN, Message, Text
 from proxy.wire.grouping import INSTRUCTIONS, Group, alternates
@@ -112,25 +114,38 @@ def window(
     budget: int,
     asked: frozenset[int],
     content: Callable[[Message], int],
-    needs: frozenset[Need] = frozenset(),
+    uses: Sequence[Said] | None = None,
+    clusters: Mapping[str, int] = MappingProxyType({}),
     first_seen: Callable[[int], float | None] = lambda _: None,
     target: int | None = None,
 ) -> Window:
     """The live slots of a prompt with their pins and protection, and what the policy needs to know of their use.
 
     `asked` are the messages that the client pins; `content` gives the tokens of a message's content, `first_seen`
-    when a message was first seen, in seconds since the epoch. `target` is what the cut goes down to, in tokens; None:
+    when a message was first seen, in seconds since the epoch; `uses` what each group takes up, where the policy asks
+    for it, and `clusters` those that were prepared, by slot. `target` is what the cut goes down to, in tokens; None:
     the deepest it could be. The oldest slots are protected as far as it can be met beside them.
     """
     pins = pinned(original, prompt.groups, route.pins, asked)
     live = [g for g, group in enumerate(prompt.groups) if prompt.live(group)]
     protected = set(live[-route.protect_last :] if route.protect_last else ())
+    seen = {g: first_seen(prompt.groups[g].messages[0]) for g in live}
+    taken_up = None if uses is None else used_by(uses, live)
     slots = [
-        _slot(prompt, g, content, first_seen(prompt.groups[g].messages[0]), pinned=g in pins, protected=g in protected)
+        _slot(
+            prompt,
+            g,
+            content,
+            seen,
+            use=None if taken_up is None else taken_up.get(g) or Use(g, 0),
+            cluster=clusters.get(slot_id(prompt.groups[g])),
+            pinned=g in pins,
+            protected=g in protected,
+        )
         for g in live
     ]
     slots = _release_large_task(slots, prompt, budget, asked, route)
-    slots = _with_notes(slots, prompt, first_seen)
+    slots = _with_notes(slots, prompt, first_seen, uses, live)
     alternate = must_alternate(route, original)
     slots = keep(
         slots,
@@ -141,8 +156,6 @@ def window(
         marked=marked(prompt),
         alternate=alternate,
     )
-    if Need.USES in needs:
-        slots = _used(slots)
     return Window(
         slots=tuple(slots),
         budget=budget,
@@ -157,39 +170,58 @@ def _slot(
     prompt: Prompt,
     g: int,
     content: Callable[[Message], int],
-    created_at: float | None,
+    seen: Mapping[int, float | None],
     *,
+    use: Use | None,
+    cluster: int | None,
     pinned: bool,
     protected: bool,
 ) -> Slot:
     group = prompt.groups[g]
     messages = [m for i in group.messages if (m := prompt.messages[i]) is not None]
-    results = [m for m in messages if m.answers is not None]
+    results = [m for m in messages if m.answers is not None] if group.kind is Kind.TOOL else []
     return Slot(
         id=slot_id(group),
         role=group.role,
         kind=group.kind,
-        text="\n".join(m.text for m in messages),
-        tokens=sum(prompt.tokens[i] for i in group.messages),
+        text="\n".join([m.text for m in messages]) if len(messages) > 1 else messages[0].text,
+        tokens=sum([prompt.tokens[i] for i in group.messages]),
         turn=g,
-        created_at=created_at,
+        created_at=seen[g],
+        last_accessed_at=seen[use.last] if use is not None else None,
+        reference_count=use.references if use is not None else 0,
+        cluster=cluster,
         pinned=pinned,
         protected=protected and not pinned,
         orphan=group.orphan,
-        results=len(results) if group.kind is Kind.TOOL else 0,
-        result_tokens=sum(content(m) for m in results) if group.kind is Kind.TOOL else 0,
+        results=len(results),
+        result_tokens=sum(map(content, results)),
     )
 
 
-def _with_notes(slots: list[Slot], prompt: Prompt, first_seen: Callable[[int], float | None]) -> list[Slot]:
+def _with_notes(
+    slots: list[Slot],
+    prompt: Prompt,
+    first_seen: Callable[[int], float | None],
+    uses: Sequence[Said] | None,
+    live: Sequence[int],
+) -> list[Slot]:
     """The slots with those of the notes among them, where they stand."""
     if not prompt.notes:
         return slots
     turns = {index: g for g, group in enumerate(prompt.groups) for index in group.messages}
-    placed = [
-        (each.note.before, 0, each.slot(turns.get(each.note.messages[0], 0), first_seen(each.note.messages[0])))
-        for each in prompt.notes
-    ]
+    placed = []
+    for each in prompt.notes:
+        slot = each.slot(turns.get(each.note.messages[0], 0), first_seen(each.note.messages[0]))
+        if uses is not None and slot.kind is Kind.SUMMARY:
+            later = [g for g in live if prompt.groups[g].messages[0] >= each.note.before]
+            use = used(each.text, uses, later)
+            slot = replace(
+                slot,
+                reference_count=slot.reference_count + (use.references if use else 0),
+                last_accessed_at=first_seen(prompt.groups[use.last].messages[0]) if use else slot.created_at,
+            )
+        placed.append((each.note.before, 0, slot))
     own = [(prompt.groups[slot.turn].messages[0], 1, slot) for slot in slots]
     return [slot for _, _, slot in sorted((*placed, *own), key=lambda each: each[:2])]
 
@@ -217,18 +249,6 @@ def marked(prompt: Prompt) -> frozenset[str]:
         for group in prompt.groups
         if any(message.marked for i in group.messages if (message := prompt.messages[i]) is not None)
     )
-
-
-def _used(slots: list[Slot]) -> list[Slot]:
-    """The slots with when they were last taken up by a later one, and how often."""
-    found = accesses(slots)
-    times = {slot.turn: slot.created_at for slot in slots}
-    return [
-        replace(slot, reference_count=slot.reference_count + access.references, last_accessed_at=times.get(access.turn))
-        if (access := found.get(slot.id)) is not None
-        else slot
-        for slot in slots
-    ]
 
 
 def must_alternate(route: Route, messages: Sequence[Message]) -> bool:

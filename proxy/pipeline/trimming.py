@@ -21,6 +21,7 @@ from proxy.pipeline.noting import Noting
 from proxy.pipeline.outcome import Action, Outcome
 from proxy.pipeline.preparation import Given, serves
 from proxy.pipeline.prompt import Prompt, assemble, marked, window
+from proxy.pipeline.uses import said
 from proxy.recall.recalling import wanted, without_recall
 from proxy.route import Mode, Route
 from proxy.tokens import Cache
@@ -163,7 +164,7 @@ class Trimming:
                 budget,
                 reading.pins,
                 content=self._content,
-                needs=policy.needs,
+                uses=said(reading.chat) if Need.USES in policy.needs else None,
                 first_seen=first_seen,
                 target=history,
             )

@@ -97,6 +97,8 @@ class Message:
     @property
     def text(self) -> str:
         """Everything readable in the message: its text parts, its calls, its extras; one per line."""
+        if len(self.parts) == 1 and isinstance(part := self.parts[0], Text) and not (self.calls or self.extras):
+            return part.text
         lines = [part.text for part in self.parts if isinstance(part, Text)]
         lines += [f"{call.name}({call.arguments})" for call in self.calls]
         return "\n".join((*lines, *self.extras))
