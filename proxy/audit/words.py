@@ -23,6 +23,13 @@ _FATES = {
     "recall": "recalled",
     "keep": "kept",
 }
+_LET_GO = {
+    "keep_prefix": "Set it to 0 to let the oldest go first; the provider's cache is then lost with each cut.",
+    "protect_last": "A smaller number lets newer slots go.",
+    "pin.first_user": "Set it to false where the first message is no task.",
+    "pin.text": "A narrower expression pins less.",
+    "pin.tools": "Fewer names pin less.",
+}
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
@@ -99,6 +106,7 @@ def arithmetic(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         )
     if record.get("trigger"):
         yield "cut", f"{record['trigger']}, by {record.get('policy')}, down to {record.get('target') or 0:,} tokens"
+        yield from _why_so_deep(record)
     if weights := record.get("weights"):
         yield "weights", ", ".join(f"{name} {value}" for name, value in weights.items())
     if replayed := record.get("replayed"):
@@ -137,12 +145,37 @@ def advice(record: Mapping[str, Any]) -> Iterator[str]:
         return
     if record.get("trigger"):
         yield f"To cut later or less: window, budget_tokens, thresholds and targets of the {route}."
+        yield from _advice_on_what_stayed(record)
         yield "To keep certain messages: pin.text, pin.tools or protect_last there, or x-trimtab-pin in the request."
         yield "To have others go: another policy there. `trimtab trim --policy NAME` and /trimtab/preview show which."
     elif record.get("tokens_before") is not None:
         yield f"No new cut: the threshold (thresholds.evict of the {route}) was not reached."
     if record.get("action") == "unfit" or str(record.get("reason")).startswith("on_overflow"):
         yield f"on_overflow of the {route} says what happens when all that may go is gone."
+
+
+def _why_so_deep(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Which threshold was reached, and how the target follows from the route's rules; older records do not say."""
+    rules, budget, kind = record.get("rules"), record.get("budget"), record.get("trigger")
+    name = "emergency" if kind == "emergency" else "evict"
+    if not rules or not budget or kind not in ("normal", "emergency", "background"):
+        return
+    threshold, share = rules["thresholds"][name], rules["targets"][name]
+    yield "threshold", f"thresholds.{name} {threshold:.0%} of {budget:,} = {int(threshold * budget):,} tokens"
+    wanted, target = int(share * budget), record.get("target") or 0
+    lowered = f", lowered to {target:,} so that the next cut does not come within breathing_turns" * (target < wanted)
+    yield "target", f"targets.{name} {share:.0%} of {budget:,} = {wanted:,} tokens{lowered}"
+
+
+def _advice_on_what_stayed(record: Mapping[str, Any]) -> Iterator[str]:
+    """For each setting that kept slots: how many tokens it kept, and how to have them go."""
+    kept: dict[str, int] = {}
+    for slot in record.get("slots") or ():
+        for setting in ("keep_prefix", "protect_last", "pin.first_user", "pin.text", "pin.tools"):
+            if f"({setting}" in str(slot.get("reason")) and slot.get("action") == "keep":
+                kept[setting] = kept.get(setting, 0) + (slot.get("tokens") or 0)
+    for setting, tokens in kept.items():
+        yield f"{setting} kept {tokens:,} tokens here. {_LET_GO[setting]}"
 
 
 def slot_table(slots: Sequence[Mapping[str, Any]]) -> Table:

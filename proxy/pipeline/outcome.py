@@ -9,7 +9,7 @@ from typing import Any
 from policies.types import Window
 from proxy.conversations.placed import Placed
 from proxy.conversations.turns import Turn
-from proxy.pipeline import listing
+from proxy.pipeline import kept, listing
 from proxy.pipeline.budget import Budget, Trigger
 from proxy.pipeline.decision import Fate
 from proxy.pipeline.prompt import Prompt
@@ -142,6 +142,10 @@ class Outcome:
             self.window, self.prompt, self.fates, everything=everything, content=content, most=most
         )
         notes = listing.notes(self.notes_made, self.notes_gone, content=content)
+        if everything and self.window is not None and self.prompt is not None:
+            stayed = {str(row["id"]): row for row in listed.rows if row["action"] == "keep"}
+            for id_, reason in kept.reasons(self.window, self.prompt, self.route, stayed.keys()).items():
+                stayed[id_]["reason"] = reason
         return {
             "event": "decision",
             "audit_id": self.audit_id,
@@ -156,6 +160,7 @@ class Outcome:
             "reserve": budget.reserve if budget else None,
             "budget": budget.tokens if budget else None,
             "target": self.target,
+            "rules": kept.rules(self.route) if self.trigger else None,
             "tokens_before": self.tokens_before,
             "tokens_after": self.tokens_after,
             "overhead_tokens": self.overhead_tokens,

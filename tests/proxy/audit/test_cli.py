@@ -172,3 +172,34 @@ def test_a_file_that_is_none_is_told(tmp_path: Path) -> None:
 
     assert result.exit_code == 4
     assert "cannot be read as an audit store" in result.stderr
+
+
+RULES = {
+    "thresholds": {"evict": 0.85, "emergency": 0.95},
+    "targets": {"evict": 0.7, "emergency": 0.6},
+    "breathing_turns": 16,
+    "keep_prefix": 0.3,
+    "protect_last": 4,
+    "on_overflow": "truncate",
+}
+
+
+def test_who_has_only_an_id_learns_what_stayed_why_and_what_would_let_it_go(tmp_path: Path) -> None:
+    prefix = "protected: the oldest, kept for the provider's cache (keep_prefix: 30% of the budget, 900 tokens at most)"
+    cut = record(1, rules=RULES, target=1500)
+    cut["slots"] += [
+        {"index": 2, "messages": [3], "role": "user", "tokens": 400, "action": "keep", "reason": prefix},
+        {"index": 3, "messages": [4], "role": "user", "tokens": 300, "action": "keep", "reason": prefix},
+    ]
+    path = filled(tmp_path, cut)
+
+    told = " ".join(run("audit", "--store", path, "show", f"{1:016x}").split())
+
+    for words in (
+        prefix,
+        "thresholds.evict 85% of 3,000 = 2,550 tokens",
+        "targets.evict 70% of 3,000 = 2,100 tokens, lowered to 1,500 so that the next cut does not come within",
+        "keep_prefix kept 700 tokens here. Set it to 0 to let the oldest go first",
+    ):
+        assert words in told, words
+    assert "protect_last kept" not in told
