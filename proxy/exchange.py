@@ -170,7 +170,7 @@ class Exchange:
         record |= {"status": status, "stream_end": End.DONE.value if done else end.value}
         record |= {"upstream_truncated": truncated, **_said(reading)}
         self._parts.audit.put(record, error=outcome.alarming or truncated)
-        self._parts.metrics.turn(outcome, end, reading, status)
+        self._parts.metrics.turn(outcome, end, reading, status, truncated=truncated)
         if self._span is not None:
             with Faults().guard("tracing"):
                 self._span.end(record)

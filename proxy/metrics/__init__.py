@@ -77,6 +77,13 @@ class Metrics:
         self._holds = self._histogram(
             "trimtab_hold_seconds", "How long requests waited for the turn they go on from.", _HOLD_S, "route"
         )
+        self._notes = self._counter("trimtab_notes", "Notes that were made, of what was dropped.", "kind")
+        self._vectors = self._counter(
+            "trimtab_vectors", "Texts that decisions wanted vectors of, by whether they came in time.", "result"
+        )
+        self._truncated = self._counter(
+            "trimtab_upstream_truncated", "Prompts of which an upstream silently read only a part.", "route"
+        )
         self._faulty = self._counter("trimtab_faults", "Faults of the proxy's own; none cost a request.", "fault")
         for kind in (Trigger.NORMAL, Trigger.EMERGENCY):
             for policy in policies:
@@ -85,8 +92,13 @@ class Metrics:
         build = self.gauge("trimtab_build_info", "1, labelled with the version that runs.", "version", mode="livemax")
         build.labels(_version()).set(1)
 
-    def turn(self, outcome: Outcome, end: End, reading: Reading | None, status: int | None) -> None:
-        """A chat request whose turn has ended; `status` is None where nothing was answered."""
+    def turn(
+        self, outcome: Outcome, end: End, reading: Reading | None, status: int | None, *, truncated: bool = False
+    ) -> None:
+        """A chat request whose turn has ended; `status` is None where nothing was answered.
+
+        `truncated`: its upstream read less of it than was sent.
+        """
         route = self._routes.name(outcome.route.name)
         self._requests(route, outcome.action.value, status_class(status)).inc()
         ended = End.DONE if end is End.EOF and reading is not None and reading.done else end
@@ -99,6 +111,8 @@ class Metrics:
         self._overhead("total").observe(sum(outcome.stages.ms.values()) / 1000)
         if outcome.held_ms or outcome.action is Action.HELD:
             self._holds(route).observe(outcome.held_ms / 1000)
+        if truncated:
+            self._truncated(route).inc()
         for fault in outcome.faults:
             self._faulty(self._faults.name(fault)).inc()
         usage = reading.usage if reading is not None else None
@@ -138,6 +152,12 @@ class Metrics:
             self._saved(route).inc(max(outcome.tokens_before - outcome.tokens_after, 0))
         if outcome.cache_prefix_tokens is not None:
             self._cache_prefix(route).inc(outcome.cache_prefix_tokens)
+        for placed in outcome.notes_made:
+            self._notes(placed.note.kind.value).inc()
+        if outcome.gathered is not None:
+            for result, name in (("there", "vectors"), ("late", "late")):
+                if isinstance(count := outcome.gathered.get(name), int):
+                    self._vectors(result).inc(count)
         if outcome.trigger is not None and outcome.fates:
             self._evictions(outcome.trigger.value, self._policies.name(outcome.policy)).inc()
             for action, slots in Tally(fate.action for fate in outcome.fates.values()).items():
