@@ -1,19 +1,23 @@
-"""The head of a request, bounded in size and time, which uvicorn's own protocol leaves open."""
+"""The head of a request, bounded in size and time, and what is no HTTP: answered, where uvicorn would only end it."""
 
 import asyncio
-from typing import Any, ClassVar, cast
+import sys
+from typing import ClassVar, cast
 
-from starlette.types import Receive, Scope, Send
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+import httptools
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from proxy.http.answers import error_response
 from proxy.http.joining import Joining
+
+LINGER_S = 2.0  # what a client still sends is read for so long: an end amid it would take the answer away with it
 
 
 class BoundedHeads(HttpToolsProtocol):
     """One connection of a client: a head larger than `max_bytes` gets a 431, one later than `timeout_s` an end.
 
-    So does the rest of a body whose answer is already out: nobody reads it, and nothing else would bound it.
+    So does the rest of a body whose answer is already out: nobody reads it, and nothing else would bound it. What is
+    no HTTP gets a 400, or an end once the answers to what came before it are out.
     uvicorn makes its protocols itself, so both are set on the class.
     """
 
@@ -26,6 +30,7 @@ class BoundedHeads(HttpToolsProtocol):
         self._late: asyncio.TimerHandle | None = None
         self._rest: asyncio.TimerHandle | None = None
         self._unread = 0
+        self._deaf = False  # nothing that comes is read any more
         self._wait()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -36,14 +41,21 @@ class BoundedHeads(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Read on, and give up on a head that is too large before its end has come."""
+        if self._deaf:
+            return
         self._unread += len(data)
         super().data_received(data)
         if self._late is None:
             self._unread = 0  # no head is open
         elif self._unread > self.max_bytes:
-            self._settle()
-            self.transport.write(b"HTTP/1.1 431 \r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
-            self.transport.close()
+            self._refuse_head()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what the parser gave up on."""
+        error = sys.exception()
+        told = isinstance(error, httptools.HttpParserError) and not isinstance(error, httptools.HttpParserCallbackError)
+        why = f" ({error})" if told and str(error) else ""
+        self._refuse(400, "malformed_http", f"request: must be HTTP/1.1, and this cannot be read{why}")
 
     def on_message_begin(self) -> None:
         """A head begins."""
@@ -53,17 +65,21 @@ class BoundedHeads(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """A head is there: have it answered."""
         self._settle()
-        if len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers) <= self.max_bytes:
+        if len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers) > self.max_bytes:
+            self._refuse_head()
+        if not self._deaf:
             super().on_headers_complete()
-            return
-        app, self.app = self.app, _too_large
-        super().on_headers_complete()
-        self.app = app
+
+    def on_body(self, body: bytes) -> None:
+        """A piece of a body is there."""
+        if not self._deaf:
+            super().on_body(body)
 
     def on_message_complete(self) -> None:
         """A request is there, body and all."""
-        self._settle_rest()
-        super().on_message_complete()
+        if not self._deaf:
+            self._settle_rest()
+            super().on_message_complete()
 
     def on_response_complete(self) -> None:
         """An answer is out, perhaps before all of its request has come."""
@@ -71,8 +87,39 @@ class BoundedHeads(HttpToolsProtocol):
         if self.cycle.response_complete and self.cycle.more_body and not self.transport.is_closing():
             self._rest = self.loop.call_later(self.timeout_s, self.transport.close)
 
+    def _unsupported_upgrade_warning(self) -> None:
+        """Say nothing: the application answers upgrades."""
+
+    def _refuse_head(self) -> None:
+        self._refuse(431, "head_too_large", f"request head: must be at most {self.max_bytes} bytes")
+
+    def _refuse(self, status: int, code: str, message: str) -> None:
+        """Read nothing more; answer, unless an answer is due to what came before: then that is the last one."""
+        if self._deaf:
+            return
+        self._deaf = True
+        self._settle()
+        cycle = self.cycle
+        if cycle is not None and not cycle.response_complete:
+            if not cycle.more_body:  # what was asked for stands, and only what follows it does not
+                cycle.keep_alive = False
+                return
+            if cycle.response_started or self.pipeline:
+                self.transport.close()
+                return
+            cycle.disconnected = True
+            cycle.message_event.set()
+        response = error_response(status, code, message)
+        fields = [*response.raw_headers, (b"connection", b"close")]
+        head = b"".join((STATUS_LINE[status], *(b"%b: %b\r\n" % field for field in fields), b"\r\n"))
+        self.transport.write(head + bytes(response.body))
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        self.flow.resume_reading()
+        self._rest = self.loop.call_later(LINGER_S, self.transport.close)
+
     def _wait(self) -> None:
-        if self._late is None:
+        if self._late is None and not self._deaf:
             self._late = self.loop.call_later(self.timeout_s, self.transport.close)
 
     def _settle(self) -> None:
@@ -84,9 +131,3 @@ class BoundedHeads(HttpToolsProtocol):
         if self._rest is not None:
             self._rest.cancel()
             self._rest = None
-
-
-async def _too_large(scope: Scope, receive: Receive, send: Send) -> None:
-    message = f"request head: must be at most {BoundedHeads.max_bytes} bytes"
-    close: Any = [(b"connection", b"close")]
-    await error_response(431, "head_too_large", message, extra=close)(scope, receive, send)

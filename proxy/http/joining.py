@@ -34,6 +34,11 @@ class Joining:
         else:
             self._transport.write(head + data)
 
+    def write_eof(self) -> None:
+        """Send no more: the other side may."""
+        self._flush()
+        self._transport.write_eof()
+
     def close(self) -> None:
         """Close the connection when all has been sent."""
         self._flush()

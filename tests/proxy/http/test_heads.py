@@ -1,12 +1,16 @@
 """The size of a request's head, and the time that it has."""
 
 import asyncio
+import json
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
 import pytest
 import uvicorn
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from proxy.http.heads import BoundedHeads
 from tests.fakes.server import RawClient, connected
@@ -18,9 +22,9 @@ class Small(BoundedHeads):
 
 
 @asynccontextmanager
-async def talking() -> AsyncIterator[RawClient]:
+async def talking(app: ASGIApp = PlainTextResponse("ok")) -> AsyncIterator[RawClient]:  # noqa: B008 - it has no state
     """A client of a server whose heads are small and quick."""
-    config = uvicorn.Config(PlainTextResponse("ok"), http=Small, port=0, log_config=None, lifespan="off")
+    config = uvicorn.Config(app, http=Small, port=0, log_config=None, lifespan="off")
     server = uvicorn.Server(config)
     task = asyncio.create_task(server.serve())
     async with asyncio.timeout(10):
@@ -70,6 +74,99 @@ async def test_a_larger_head_is_refused_and_the_connection_closed(pieces: list[b
 
     assert status == 431
     assert (b"connection", b"close") in fields
+
+
+async def refused(raw: RawClient) -> tuple[int, dict[str, str]]:
+    """The status and the error of the last answer of a connection."""
+    status, fields = await raw.head()
+    found = dict(fields)
+    assert found[b"connection"] == b"close"
+    assert found[b"content-type"] == b"application/json"
+    content = await raw.rest()
+    assert len(content) == int(found[b"content-length"])
+    return status, json.loads(content)["error"]
+
+
+async def test_a_head_that_is_far_too_large_is_told_so_and_not_reset() -> None:
+    """A connection that ends while the client still writes takes the answer away with it."""
+    async with talking() as raw:
+        await raw.send(b"GET / HTTP/1.1\r\nHost: a\r\n" + b"X: %b\r\n" % (b"x" * 10_000) * 100)
+        status, error = await refused(raw)
+
+    assert (status, error["code"]) == (431, "head_too_large")
+    assert error["message"] == "request head: must be at most 2000 bytes"
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        pytest.param(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" * 9, id="TLS"),
+        pytest.param(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", id="HTTP 2"),
+        pytest.param(b"hello there\r\n\r\n", id="words"),
+        pytest.param(b"GET / HTTP/1.1\r\nHost: a\r\nbad header\r\n\r\n", id="a field without a value"),
+        pytest.param(b"GET / HTTP/1.1\r\nHost: a\r\nX: a\x00b\r\n\r\n", id="a zero in a field"),
+        pytest.param(b"GET / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n", id="two lengths"),
+        pytest.param(
+            b"POST / HTTP/1.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n", id="length and chunks"
+        ),
+        pytest.param(b"GET /\xff\xfe HTTP/1.1\r\nHost: a\r\n\r\n", id="bytes in a path"),
+        pytest.param(b"GET http://[:bad HTTP/1.1\r\nHost: a\r\n\r\n", id="a target that is none"),
+    ],
+)
+async def test_what_is_no_http_is_told_so(sent: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.ERROR):
+        async with talking() as raw:
+            await raw.send(sent)
+            status, error = await refused(raw)
+
+    assert (status, error["code"], error["type"]) == (400, "malformed_http", "invalid_request_error")
+    assert error["message"].startswith("request: must be HTTP/1.1")
+    assert caplog.records == []
+
+
+class Reader:
+    """An application that wants the whole body, takes its time, and says what became of it."""
+
+    def __init__(self) -> None:
+        self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await Request(scope, receive).body()
+        except ClientDisconnect as error:
+            self.ended.set_result(type(error).__name__)
+            return
+        await asyncio.sleep(0.1)
+        await PlainTextResponse("ok")(scope, receive, send)
+        self.ended.set_result("answered")
+
+
+async def test_a_body_that_breaks_its_framing_is_told_so_and_the_application_too() -> None:
+    reader = Reader()
+    async with talking(reader) as raw:
+        await raw.send(b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n")
+        await asyncio.sleep(0.02)
+        await raw.send(b"not a size\r\n")
+        status, error = await refused(raw)
+        ended = await asyncio.wait_for(reader.ended, 5)
+
+    assert (status, error["code"]) == (400, "malformed_http")
+    assert ended == "ClientDisconnect"
+
+
+async def test_an_answer_that_is_due_goes_out_before_the_end_of_what_follows() -> None:
+    """Bytes that are no request must not get between the bytes of an answer."""
+    reader = Reader()
+    async with talking(reader) as raw:
+        await raw.send(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc")
+        await asyncio.sleep(0.02)
+        await raw.send(b"\x00\x01garbage\r\n\r\n" + b"x" * 5000)
+        status, fields = await raw.head()
+        rest = await raw.rest()
+
+    assert (status, rest) == (200, b"ok")
+    assert (b"connection", b"close") in fields
+    assert await reader.ended == "answered"
 
 
 @pytest.mark.parametrize(
