@@ -5,21 +5,20 @@ Workers share the files: each has an `Audit`, and `audit_sinks` lets one at a ti
 
 import sys
 import threading
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from queue import Empty, Full, Queue
+from functools import partial
 from typing import Any, Protocol, TextIO
 
 import msgspec
-import structlog
 
 from proxy.audit.sinks import FileSink, StreamSink
 from proxy.guard import Faults
 
-PAUSE_S = (
-    0.02  # between lots of records: to wake the thread for each of them costs the event loop more than its writing
-)
+PAUSE_S = 0.02  # between lots: to wake the thread for each record costs the event loop more than its writing
+LOT = 100  # records that are written at once
 QUEUE = 10_000  # records that wait for a slow sink; more are dropped and counted
 
 _encode = msgspec.json.Encoder().encode
@@ -63,6 +62,10 @@ class Counts:
     failed: int = 0
 
 
+_Stamped = tuple[datetime, str, Mapping[str, object]]
+"""When a record was put, its level, and the record."""
+
+
 @dataclass(slots=True)
 class Audit:
     """Takes records without ever blocking or raising; `close` writes what still waits."""
@@ -72,7 +75,9 @@ class Audit:
     stdout: TextIO = field(default_factory=lambda: sys.stdout)
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     counts: Counts = field(default_factory=Counts)
-    _queue: "Queue[Mapping[str, object]]" = field(default_factory=lambda: Queue(QUEUE))
+    _waiting: "deque[_Stamped]" = field(default_factory=deque)  # the lot that is being written is its beginning
+    _woken: threading.Event = field(default_factory=threading.Event)
+    _idle: bool = True
     _closing: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
 
@@ -90,15 +95,17 @@ class Audit:
 
     def put(self, record: Mapping[str, object], *, error: bool = False) -> None:
         """Hand over a record; `error` marks it as one that an operator should look at."""
-        stamped = {"time": self.now().isoformat(), "level": "error" if error else "info", **record}
-        try:
-            self._queue.put_nowait(stamped)
-        except Full:
+        if len(self._waiting) >= QUEUE:
             self.counts.dropped += 1
+            return
+        self._waiting.append((self.now(), "error" if error else "info", record))
+        if self._idle:
+            self._woken.set()
 
     def close(self, timeout_s: float = 5.0) -> None:
         """Write what waits, at most for `timeout_s` seconds, and stop."""
         self._closing.set()
+        self._woken.set()
         if self._thread is not None:
             self._thread.join(timeout_s)
 
@@ -108,38 +115,45 @@ class Audit:
         return FileSink(path, max_bytes=self.sinks.max_bytes, backups=self.sinks.backups)
 
     def _write(self, writers: Sequence[FileSink | StreamSink]) -> None:
-        loggers = [structlog.wrap_logger(writer, processors=[_render], wrapper_class=_Line) for writer in writers]
-        while True:
-            try:
-                record = self._queue.get(timeout=0.2)
-            except Empty:
-                if self._closing.is_set():
-                    break
-                continue
-            line = record if self.sinks.everything else _changes(record)
-            for logger in loggers:
-                try:
-                    logger.line(**line)
-                    self.counts.written += 1
-                except (OSError, ValueError):  # disk full, pipe closed: the next record may get through
-                    self.counts.failed += 1
-            if self.keeper is not None:
-                self._keep(self.keeper, record)
-            if self._queue.empty():
-                self._closing.wait(PAUSE_S)
+        while not (self._closing.is_set() and not self._waiting):
+            self._idle = True  # before the look: who puts later sees it
+            if not self._waiting:
+                self._woken.wait()
+            self._woken.clear()
+            self._idle = False
+            while size := min(LOT, len(self._waiting)):
+                self._write_lot([self._waiting[place] for place in range(size)], writers)
+                for _ in range(size):
+                    self._waiting.popleft()
+            self._closing.wait(PAUSE_S)
         for writer in writers:
             writer.close()
         if self.keeper is not None:
             self.keeper.close()
 
-    def _keep(self, keeper: Keeper, record: Mapping[str, object]) -> None:
+    def _write_lot(self, lot: "Sequence[_Stamped]", writers: Sequence[FileSink | StreamSink]) -> None:
+        records, lines = [], []
+        for time, level, record in lot:
+            stamped = {"event": record.get("event"), "time": time.isoformat(), "level": level, **record}
+            faults = Faults()
+            with faults.guard("audit"):
+                lines.append(_encode(stamped if self.sinks.everything else _changes(stamped)))
+                records.append(stamped)
+            self.counts.failed += len(faults.names)
+        for writer in writers:
+            written = writer.write(lines)
+            self.counts.written += written
+            self.counts.failed += len(lines) - written
+        if self.keeper is not None:
+            for stamped in records:
+                self._attempt(partial(self.keeper.put, stamped))
+            self._attempt(self.keeper.flush)
+
+    def _attempt(self, work: Callable[[], None]) -> None:
         faults = Faults()
         with faults.guard("audit store"):
-            keeper.put(record)
-            if self._queue.empty():
-                keeper.flush()
-        if faults.names:
-            self.counts.failed += 1
+            work()
+        self.counts.failed += len(faults.names)
 
 
 def _changes(record: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -150,15 +164,3 @@ def _changes(record: Mapping[str, Any]) -> Mapping[str, Any]:
         if record.get(name)
     }
     return {**record, **kept}
-
-
-class _Line(structlog.BoundLoggerBase):
-    """A logger with one method: the record is the whole line, its `event` included."""
-
-    def line(self, event: str, **record: object) -> object:
-        return self._proxy_to_logger("msg", event, **record)
-
-
-def _render(logger: object, name: str, record: structlog.typing.EventDict) -> str:
-    event = record.pop("event")
-    return _encode({"event": event, **record}).decode()

@@ -8,7 +8,7 @@ room for the new; so nothing is renamed twice, and every line is in one file, wh
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TextIO
@@ -32,15 +32,18 @@ class FileSink:
         self._backups = backups
         self._descriptor = self._open()
 
-    def msg(self, message: str) -> None:
-        """Write a line. Raises OSError where it cannot be written."""
-        line = message.encode("utf-8", "backslashreplace") + b"\n"
-        while True:  # until there is room: others may have filled the new file too
-            with self._locked() as size:
-                full = size > 0 and 0 < self._max_bytes < size + len(line)
-                if not (full and self._rotated()):
-                    self._append(line, size)
-                    return
+    def write(self, lines: Sequence[bytes]) -> int:
+        """Write each line, whole or not at all; gives how many could be."""
+        written = at = 0
+        most = len(lines)
+        while at < len(lines):
+            try:
+                some = self._write(lines[at : at + most])
+            except OSError:
+                at, most = at + (most == 1), 1  # there may be room for one of them still
+                continue
+            written, at = written + some, at + some
+        return written
 
     def close(self) -> None:
         """Let go of the file."""
@@ -62,9 +65,27 @@ class FileSink:
             os.close(self._descriptor)
             self._descriptor = opened
 
-    def _append(self, line: bytes, size: int) -> None:
+    def _write(self, lines: Sequence[bytes]) -> int:
+        """Write the first of the lines, as many as the file takes: all of them, or none and raise OSError."""
+        while True:  # until there is room: others may have filled the new file too
+            with self._locked() as size:
+                some = self._fitting(lines, size)
+                if some or not self._rotated():
+                    self._append(b"".join([line + b"\n" for line in lines[: some or 1]]), size)
+                    return some or 1
+
+    def _fitting(self, lines: Sequence[bytes], size: int) -> int:
+        """How many of the lines a file of so many bytes takes; an empty one takes any line."""
+        for number, line in enumerate(lines):
+            grown = size + len(line) + 1
+            if size > 0 and 0 < self._max_bytes < grown:
+                return number
+            size = grown
+        return len(lines)
+
+    def _append(self, data: bytes, size: int) -> None:
         try:
-            _write(self._descriptor, line)
+            _write(self._descriptor, data)
         except OSError:
             with suppress(OSError):  # half a line would spoil the next one too
                 os.ftruncate(self._descriptor, size)
@@ -100,15 +121,25 @@ class StreamSink:
         with suppress(OSError, AttributeError):  # one that is only in memory
             self._descriptor = stream.fileno()
 
-    def msg(self, message: str) -> None:
-        """Write a line. Raises OSError or ValueError where it cannot be written."""
+    def write(self, lines: Sequence[bytes]) -> int:
+        """Write lines; gives how many could be."""
         if self._descriptor is None:
-            self._stream.write(message + "\n")
+            return sum(map(self._print, lines))
+        try:
             self._stream.flush()
-            return
-        self._stream.flush()
-        with _owned(self._descriptor):
-            _write(self._descriptor, message.encode("utf-8", "backslashreplace") + b"\n")
+            with _owned(self._descriptor):
+                _write(self._descriptor, b"".join([line + b"\n" for line in lines]))
+        except (OSError, ValueError):  # the pipe is closed
+            return 0
+        return len(lines)
+
+    def _print(self, line: bytes) -> bool:
+        try:
+            self._stream.write(line.decode() + "\n")
+            self._stream.flush()
+        except (OSError, ValueError):
+            return False
+        return True
 
     def close(self) -> None:
         """Leave the stream open: it is not this sink's own."""

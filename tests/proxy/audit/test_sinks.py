@@ -24,7 +24,7 @@ sink = StreamSink(sys.stdout) if path == "-" else FileSink(path, max_bytes=most,
 print("ready", file=sys.stderr, flush=True)
 sys.stdin.read()
 for number in range(lines):
-    sink.msg(json.dumps({"who": name, "number": number, "text": name * (number * 97 % longest)}))
+    assert sink.write([json.dumps({"who": name, "number": number, "text": name * (number * 97 % longest)}).encode()])
 sink.close()
 """
 
@@ -115,10 +115,7 @@ sink = FileSink(sys.argv[1], max_bytes=0, backups=0)
 resource.setrlimit(resource.RLIMIT_FSIZE, (250, 250))  # what is written beyond is refused, as on a full disk
 lost = 0
 for _ in range(5):
-    try:
-        sink.msg("x" * 99)
-    except OSError:
-        lost += 1
+    lost += 1 - sink.write([b"x" * 99])
 print(lost)
 """
     path = tmp_path / "audit.jsonl"
@@ -127,6 +124,35 @@ print(lost)
     lost = subprocess.run(run, capture_output=True, text=True, check=True, cwd=ROOT).stdout
 
     assert (int(lost), path.read_text()) == (3, 2 * ("x" * 99 + "\n"))
+
+
+def test_of_a_lot_that_is_too_large_for_the_disk_what_fits_is_written(tmp_path: Path) -> None:
+    script = """
+import resource, sys
+from proxy.audit.sinks import FileSink
+sink = FileSink(sys.argv[1], max_bytes=0, backups=0)
+resource.setrlimit(resource.RLIMIT_FSIZE, (250, 250))
+print(sink.write([b"a" * 99, b"b" * 200, b"c" * 99, b"d" * 99]))
+"""
+    path = tmp_path / "audit.jsonl"
+    run = [sys.executable, "-c", script, str(path)]
+
+    written = subprocess.run(run, capture_output=True, text=True, check=True, cwd=ROOT).stdout
+
+    assert (int(written), path.read_text()) == (2, "a" * 99 + "\n" + "c" * 99 + "\n")
+
+
+def test_a_lot_is_rotated_where_each_of_its_lines_would_be(tmp_path: Path) -> None:
+    lot, single = (FileSink(tmp_path / name, max_bytes=100, backups=50) for name in ("lot", "single"))
+    lines = [b"x" * size for size in (10, 80, 20, 99, 100, 5, 5, 300, 1)]
+
+    assert lot.write(lines) == len(lines)
+    for line in lines:
+        assert single.write([line]) == 1
+
+    assert [file.read_bytes() for file in rotated(tmp_path / "lot")] == [
+        file.read_bytes() for file in rotated(tmp_path / "single")
+    ]
 
 
 def test_a_folder_that_cannot_be_changed_gets_a_long_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,7 +164,7 @@ def test_a_folder_that_cannot_be_changed_gets_a_long_file(tmp_path: Path, monkey
 
     monkeypatch.setattr(os, "replace", refuse)
     for _ in range(5):
-        sink.msg("x" * 60)
+        sink.write([b"x" * 60])
     sink.close()
 
     assert path.read_text() == 5 * ("x" * 60 + "\n")
@@ -157,7 +183,7 @@ def test_no_more_old_files_are_kept_than_wanted(tmp_path: Path, backups: int, ke
     sink = FileSink(tmp_path / "audit.jsonl", max_bytes=100, backups=backups)
 
     for number in range(20):
-        sink.msg(f"{number:060}")
+        sink.write([b"%060d" % number])
     sink.close()
 
     assert sorted(file.name for file in tmp_path.iterdir()) == kept
@@ -167,8 +193,7 @@ def test_no_more_old_files_are_kept_than_wanted(tmp_path: Path, backups: int, ke
 def test_a_line_longer_than_a_file_may_be_gets_one_to_itself(tmp_path: Path) -> None:
     sink = FileSink(tmp_path / "audit.jsonl", max_bytes=100, backups=5)
 
-    for line in ("a", "b" * 500, "c"):
-        sink.msg(line)
+    assert sink.write([b"a", b"b" * 500, b"c"]) == 3
     sink.close()
 
     assert [file.read_text()[:1] for file in rotated(tmp_path / "audit.jsonl")] == ["a", "b", "c"]
@@ -181,7 +206,7 @@ def test_two_sinks_of_one_process_take_turns(tmp_path: Path) -> None:
         def work() -> None:
             sink = FileSink(path, max_bytes=5000, backups=10_000)
             for number in range(LINES):
-                sink.msg(json.dumps({"who": name, "number": number, "text": name * (number % 50)}))
+                sink.write([json.dumps({"who": name, "number": number, "text": name * (number % 50)}).encode()])
             sink.close()
 
         return work
@@ -199,6 +224,6 @@ def test_a_stream_keeps_what_was_printed_before_in_front() -> None:
     reading, writing = os.pipe()
     with os.fdopen(writing, "w") as stream:
         stream.write("printed\n")
-        StreamSink(stream).msg("audited")
+        assert StreamSink(stream).write([b"audited", b"twice"]) == 2
     with os.fdopen(reading) as pipe:
-        assert pipe.read() == "printed\naudited\n"
+        assert pipe.read() == "printed\naudited\ntwice\n"
