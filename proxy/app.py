@@ -56,6 +56,7 @@ from proxy.upstream.windows import Windows
 BACKGROUND = 64  # requests that wait for a plan to be made ahead, bodies and all
 CLOSING_S = 2.0  # for what was cut off to be written down
 THREADS = 2  # for reading, counting and cutting large bodies
+GIANTS = 2  # for those that take so long that others would wait for them
 MARK_TTL_S = 60.0
 STATE_KEY = b"state key"  # where a store keeps the key that was made for it
 WARM = ("gpt-4o", "gpt-4")  # one model for each encoding that is loaded before the first request
@@ -161,7 +162,9 @@ async def opened(
     """The parts of one worker, connections, files and threads open until the context ends."""
     async with AsyncExitStack() as stack:
         executor = ThreadPoolExecutor(THREADS, thread_name_prefix="trim")
-        stack.callback(executor.shutdown, wait=False, cancel_futures=True)
+        giants = ThreadPoolExecutor(GIANTS, thread_name_prefix="giant")
+        for pool in (executor, giants):
+            stack.callback(pool.shutdown, wait=False, cancel_futures=True)
         loop = asyncio.get_running_loop()
         await asyncio.gather(*(loop.run_in_executor(executor, _warm, model) for model in WARM))
         if any(Need.SUMMARIES in route.policy.needs for route in configs.routes(config)):
@@ -216,6 +219,7 @@ async def opened(
             preparation=Preparation(background) if config.state.startswith("memory:") else None,
             calibrations=calibrations,
             executor=executor,
+            giants=giants,
         )
         router = configs.router(config)
         exchanging = exchange.Parts(

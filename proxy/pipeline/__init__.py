@@ -44,8 +44,9 @@ class Pipeline:
 
     `windows` gives a model's context window. Without `conversations` every request is decided about for itself.
     Vectors are waited for at most `wait_s` seconds; without `embeddings` relevance is by words alone, and without a
-    `summarizer` summaries are extractive. `hooks` are told what was evicted; `preparation` makes
-    plans ahead. `clock` gives seconds for measuring, `now` seconds since the epoch.
+    `summarizer` summaries are extractive. `hooks` are told what was evicted; `preparation` makes plans
+    ahead. `executor` works on large bodies, `giants` on the largest. `clock` gives seconds for measuring, `now` seconds
+    since the epoch.
     """
 
     def __init__(
@@ -60,12 +61,13 @@ class Pipeline:
         preparation: Preparation | None = None,
         calibrations: Lasting | None = None,
         executor: Executor | None = None,
+        giants: Executor | None = None,
         clock: Callable[[], float] = time.perf_counter,
         now: Callable[[], float] = time.time,
     ) -> None:
         self._intake = Intake(windows)
         self._conversations = conversations
-        self._aside = Aside(executor)
+        self._aside = Aside(executor, giants)
         self._clock = clock
         self._now = now
         self._counts = Cache()
