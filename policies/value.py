@@ -35,7 +35,7 @@ def similarities(window: Window, context: Context, slots: Sequence[Slot]) -> Map
     nothing was gathered it is `policies.relevance` over the window's texts and what vectors there are.
     """
     known = context.similarity
-    if not any(slot.id in known for slot in slots):
+    if slots and not known:
         known = _found(window, context)
     missing = [slot for slot in slots if slot.id not in known]
     asked = keywords(context.query) if missing else frozenset()

@@ -43,6 +43,13 @@ def test_the_prompt_is_not_compared_with_itself() -> None:
     assert similarities(BEFORE, Context(query=PROMPT), BEFORE.slots[:2])["m0"] == 1.0
 
 
+def test_texts_are_read_only_where_nothing_at_all_was_gathered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("policies.value.relevance", lambda *_: pytest.fail("read"))
+
+    assert similarities(BEFORE, Context(query=PROMPT), ()) == {}
+    assert similarities(BEFORE, Context(query=PROMPT, similarity={"m1": 0.9}), BEFORE.slots[:1]) == {"m0": 0.5}
+
+
 @pytest.mark.parametrize("query", ["", "  \n"])
 def test_without_a_prompt_nothing_is_relevant(query: str) -> None:
     assert set(values(BEFORE, Context(query=query), "similarity").values()) == {0.0}
