@@ -83,5 +83,5 @@ def _reason(slot: Slot, parts: tuple[float, float, float, float, float]) -> str:
     weight, recency, references, length, priority = parts
     return (
         f"score {sum(parts):.1f}: {role} {weight:g} + recency {recency:.1f} + references {references:g}"
-        f" - length {-length:.1f} + priority {priority:g}"
+        f" - length {0.0 - length:.1f} + priority {priority:g}"
     )

@@ -13,6 +13,12 @@ _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARN
 _LIBRARIES = logging.WARNING  # what they say below that is about themselves
 
 
+def _event_first(logger: object, name: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    """The fields that every line has before those of its own."""
+    first = {key: event.pop(key) for key in ("timestamp", "level", "event") if key in event}
+    return {**first, **event}
+
+
 def set_up(form: str | None = None, level: str = "info", stream: TextIO | None = None) -> None:
     """Log from `level` on as `form`, "console" or "json"; without a form, by whether the stream is a terminal.
 
@@ -28,7 +34,7 @@ def set_up(form: str | None = None, level: str = "info", stream: TextIO | None =
     rendered: list[structlog.typing.Processor] = (
         [structlog.dev.ConsoleRenderer(colors=out.isatty(), pad_event_to=24)]
         if people
-        else [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+        else [structlog.processors.format_exc_info, _event_first, structlog.processors.JSONRenderer()]
     )
     structlog.configure(
         processors=[*shared, *rendered],

@@ -5,6 +5,7 @@ For people at a terminal; control characters of what clients sent are shown, not
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -184,7 +185,7 @@ def slot_table(slots: Sequence[Mapping[str, Any]]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for head in ("messages", "role", "tokens", "fate", "score", "why", *(("text",) if texts else ())):
         table.add_column(head, justify="right" if head in ("tokens", "score") else "left", overflow="fold")
-    for slot in slots:
+    for slot in _gathered(slots):
         fate = str(slot.get("action"))
         marks = [name for name in ("pinned", "protected") if slot.get(name)]
         note = slot.get("index") is None
@@ -199,6 +200,28 @@ def slot_table(slots: Sequence[Mapping[str, Any]]) -> Table:
         ]
         table.add_row(*(Text(clean(cell)) for cell in cells), style=_STYLES.get(fate, ""))
     return table
+
+
+def _gathered(slots: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    """The slots, runs of those that were kept for the same reason as one; what has a text stays by itself."""
+
+    def alike(slot: Mapping[str, Any]) -> object:
+        return (
+            slot.get("reason") if slot.get("action") == "keep" and slot.get("reason") and "text" not in slot else None
+        )
+
+    for reason, run in groupby(slots, alike):
+        found = list(run)
+        if reason is None or len(found) == 1:
+            yield from found
+            continue
+        roles = {str(slot.get("role")) for slot in found}
+        yield {
+            **found[0],
+            "messages": sorted(index for slot in found for index in slot.get("messages") or ()),
+            "role": roles.pop() if len(roles) == 1 else f"{len(found)} slots",
+            "tokens": sum(slot.get("tokens") or 0 for slot in found),
+        }
 
 
 def past_table(before: Sequence[Past]) -> Table:

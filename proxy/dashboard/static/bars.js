@@ -105,5 +105,6 @@ export function legend() {
   const kind = (name, text) => h("li", {}, h("i", { class: `assistant ${name}` }), text);
   return h("ul", { class: "legend", "aria-label": "What colours and patterns mean" },
     ROLES.map(role), h("li", {}, h("i", { class: "overhead" }), "tool schemas, framing"),
+    h("li", {}, h("i", { class: "out" }), "out already, or not listed"),
     kind("evict", "evicted"), kind("summarize", "summarised"), kind("shrink", "shortened"), kind("recall", "recalled"));
 }

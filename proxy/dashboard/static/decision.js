@@ -23,7 +23,19 @@ function past(rows) {
     ["messages", (row) => (row.gone ? (spans(row.gone) || "none") + (row.shortened.length ? `; shortened ${spans(row.shortened)}` : "") : "no longer kept"), false, "why"],
     ["tokens", (row) => number(row.tokens), true], ["cut", (row) => row.trigger ?? "–"], ["by", (row) => row.policy ?? "–"],
     ["when", (row) => (row.time ? when(Date.parse(row.time) / 1000) : "–")], ["decision", (row) => decisionLink(row.audit_id)],
-  ], rows);
+  ], rows, { stack: true });
+}
+
+// Which threshold was reached, and how deep the cut had to be by the route's rules.
+function rules({ rules: own, trigger, budget, target }) {
+  const name = trigger === "emergency" ? "emergency" : "evict";
+  if (!own || !budget || trigger === "retry") return [];
+  const wanted = Math.floor(own.targets[name] * budget);
+  return [
+    ["Threshold", `thresholds.${name}: ${percent(own.thresholds[name])} of ${number(budget)} = ${number(Math.floor(own.thresholds[name] * budget))} tokens`],
+    ["Target", `targets.${name}: ${percent(own.targets[name])} of ${number(budget)} = ${number(wanted)} tokens${target < wanted ? `, lowered to ${number(target)} so that the next cut does not come within breathing_turns (${own.breathing_turns})` : ""}`],
+    ["Left alone", `the oldest ${percent(own.keep_prefix)} of the budget (keep_prefix), the newest ${own.protect_last} slots (protect_last), and what is pinned`],
+  ];
 }
 
 function slotTable(record) {
@@ -32,7 +44,7 @@ function slotTable(record) {
     ["role", (slot) => slot.role], ["tokens", (slot) => number(slot.tokens), true],
     ["fate", (slot) => fate(slot)], ["score", (slot) => slot.score ?? "", true],
     ["why", (slot) => slot.reason ?? ["pinned", "protected"].filter((mark) => slot[mark]).join(", "), false, "why"],
-  ], record.slots, { mark: (slot) => (["evict", "summarize"].includes(slot.action) ? "gone" : null) });
+  ], record.slots, { stack: true, mark: (slot) => (["evict", "summarize"].includes(slot.action) ? "gone" : null) });
 }
 
 function summary(record) {
@@ -45,6 +57,7 @@ function summary(record) {
     ["Budget", record.budget ? `window ${window} − reserve ${number(record.reserve)} → ${number(record.budget)} tokens` : "none: the model's window is unknown"],
     ["Prompt", record.tokens_before === null ? `not counted: at most ${percent(record.utilization_before)} of the budget`
       : `${number(record.tokens_before)} tokens came, ${number(record.tokens_after)} were sent${record.target ? `; the target was ${number(record.target)}` : ""}`],
+    ...rules(record),
     ["Of these", record.pinned_tokens === null ? null : `${number(record.pinned_tokens)} pinned, ${number(record.overhead_tokens)} tool schemas and framing`],
     ["Already out", record.replayed ? h("span", {}, `${record.replayed.slots} slots, by decision `, decisionLink(record.replayed.audit_id)) : null],
     ["Cache", record.cache_prefix_tokens === null ? null : `${number(record.cache_prefix_tokens)} leading tokens as before, ${number(record.cache_lost_tokens)} lost`],
@@ -53,7 +66,7 @@ function summary(record) {
     ["Waited", record.held_ms ? ms(record.held_ms) : null],
     ["Reason", record.reason], ["Faults", record.faults?.join(", ")], ["Status", record.status],
     ["Conversation", record.conversation ? conversationLink(record.conversation) : null],
-    ["To change it", record.trigger ? `On route ${record.route}: thresholds and targets for when and how much, policy for which, pin and protect_last for what must stay.` : null],
+    ["To change it", record.trigger ? `On route ${record.route}: thresholds and targets for when and how much, policy for which, pin, protect_last and keep_prefix for what must stay.` : null],
   ]);
 }
 

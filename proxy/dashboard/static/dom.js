@@ -37,12 +37,14 @@ export function when(seconds) {
 
 // heads: [title, cell(row), is it a number]
 export function table(caption, heads, rows, attributes = {}) {
-  const head = h("tr", {}, heads.map(([title, , figure]) => h("th", { scope: "col", class: figure && "number" }, title)));
+  const head = h("tr", { role: "row" }, heads.map(([title, , figure]) => h("th", { scope: "col", role: "columnheader", class: figure && "number" }, title)));
   const body = rows.map((row) =>
-    h("tr", { class: attributes.mark?.(row) },
-      heads.map(([, cell, figure, kind]) => h("td", { class: figure ? "number" : kind }, cell(row)))));
+    h("tr", { class: attributes.mark?.(row), role: "row" },
+      heads.map(([, cell, figure, kind]) => h("td", { class: figure ? "number" : kind, role: "cell" }, cell(row)))));
+  // Roles are said, since a stacked table is displayed as none.
   return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
-    h("table", {}, h("caption", {}, caption), h("thead", {}, head), h("tbody", {}, body)));
+    h("table", { class: attributes.stack ? "stack" : null, role: "table" }, h("caption", {}, caption),
+      h("thead", { role: "rowgroup" }, head), h("tbody", { role: "rowgroup" }, body)));
 }
 
 export function facts(pairs) {

@@ -39,7 +39,7 @@ function tiles(data, totals) {
     audit.dropped && `${number(audit.dropped)} audit records dropped`].filter(Boolean);
   const look = totals?.alarming ?? 0;
   const health = wrong.length ? ["not well", wrong.join("; "), "bad"]
-    : look ? ["look here", `${number(look)} requests with a fault, a refusal or no room`, "warn"] : ["well", "no faults in this time", "good"];
+    : look ? ["look here", `${number(look)} requests with a fault, a refusal, no room, or an upstream that read only a part`, "warn"] : ["well", "no faults in this time", "good"];
   if (!totals) return h("dl", { class: "tiles" }, tile("Health", ...health));
   const gone = totals.gone_tool + totals.gone_assistant + totals.gone_user + totals.gone_other;
   return h("dl", { class: "tiles" },

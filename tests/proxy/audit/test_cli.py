@@ -203,3 +203,19 @@ def test_who_has_only_an_id_learns_what_stayed_why_and_what_would_let_it_go(tmp_
     ):
         assert words in told, words
     assert "protect_last kept" not in told
+
+
+def test_slots_that_stayed_for_the_same_reason_are_one_line(tmp_path: Path) -> None:
+    cut = record(1)
+    cut["slots"] = [
+        {"index": n, "messages": [n], "role": role, "tokens": 10, "action": "keep", "reason": why}
+        for n, (role, why) in enumerate(
+            [("user", "a"), ("assistant", "a"), ("user", "a"), ("user", "b"), ("user", "b")]
+        )
+    ]
+    path = filled(tmp_path, cut)
+
+    rows = [line.split() for line in run("audit", "--store", path, "show", f"{1:016x}").splitlines()]
+
+    assert ["0–2", "3", "slots", "30", "kept", "a"] in rows
+    assert ["3–4", "user", "20", "kept", "b"] in rows
