@@ -3,12 +3,13 @@
 import asyncio
 import base64
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import httpx2
 import pytest
 
+from tests.fakes.collector import Collector
 from tests.fakes.upstream import Exchange, FakeUpstream
 from tests.proxy.dialogues import Message, body, user, words
 from tests.proxy.replicas import Replica
@@ -17,6 +18,8 @@ SECRET = "cormorant-5521-lantern"
 KEY = f"proxy-key-{SECRET}"
 RULES = """
 state: sqlite:///{folder}/state.db
+telemetry: {{endpoint: "{collector}"}}
+log: {{level: debug}}
 keys: [{{name: team, file: {folder}/keys, admin: true}}]
 defaults: {{window: 600, reserve_output: 0, policy: fifo, protect_last: 1, hold: {{wait_s: 0}}, keep_prefix: 0}}
 server: {{max_body_bytes: 200000, read_timeout_s: 0.5, max_header_bytes: 20000}}
@@ -28,11 +31,17 @@ routes:
 
 
 @pytest.fixture
-async def replica(tmp_path: Path, upstream: FakeUpstream) -> AsyncIterator[Replica]:
+def collector() -> Collector:
+    return Collector()
+
+
+@pytest.fixture
+async def replica(
+    tmp_path: Path, upstream: FakeUpstream, serve: Callable[..., Awaitable[str]], collector: Collector
+) -> AsyncIterator[Replica]:
     (tmp_path / "keys").write_text(KEY)
-    made = Replica(
-        tmp_path / "replica", RULES.format(folder=tmp_path), upstream=upstream.url, command=("--workers", "1")
-    )
+    rules = RULES.format(folder=tmp_path, collector=await serve(collector.app()))
+    made = Replica(tmp_path / "replica", rules, upstream=upstream.url, command=("--workers", "1"))
     await made.start()
     yield made
     made.stop()
@@ -134,12 +143,15 @@ REQUESTS = {
 }
 
 
+LISTS = ("overview", "decisions?limit=500", "conversations")
+
+
 def everything(folder: Path, pattern: str) -> bytes:
     return b"".join(file.read_bytes() for file in folder.glob(pattern))
 
 
 async def test_nothing_that_is_written_has_a_secret_in_it(
-    replica: Replica, upstream: FakeUpstream, tmp_path: Path
+    replica: Replica, upstream: FakeUpstream, tmp_path: Path, collector: Collector
 ) -> None:
     upstream.handler = answering
     answers: dict[str, int | None] = {}
@@ -154,10 +166,15 @@ async def test_nothing_that_is_written_has_a_secret_in_it(
             except httpx2.RemoteProtocolError:
                 answers[name] = 0
             answers[name] = None if expected is None else answers[name]
-        pages = [(await client.get("/metrics", headers={"x-trimtab-key": KEY})).content]
         await asyncio.sleep(0.3)  # for the writer of records
+        own = {"x-trimtab-key": KEY}
+        metrics = (await client.get("/metrics", headers=own)).content
+        dashboard = [(await client.get(f"/trimtab/api/{name}", headers=own)).content for name in LISTS]
+        for decision in json.loads(dashboard[LISTS.index("decisions?limit=500")])["decisions"]:
+            page = await client.get(f"/trimtab/api/decisions/{decision['audit_id']}", headers=own)
+            dashboard.append(page.content)
     state = everything(tmp_path, "state.db*")
-    replica.stop()
+    await asyncio.to_thread(replica.stop)  # the collector, in this loop, gets the last spans
     records, log = everything(tmp_path, "replica/audit.jsonl"), everything(tmp_path, "replica/log")
 
     assert answers == {name: expected for name, (_, expected) in REQUESTS.items()}
@@ -167,9 +184,12 @@ async def test_nothing_that_is_written_has_a_secret_in_it(
         "shadow",
     }
     assert len(state) > 10_000
-    assert b"trimtab_requests" in pages[0]
+    assert b"trimtab_requests" in metrics
+    assert len(dashboard) > len(LISTS) + 5
+    assert {"trimmed", "shadow"} <= {span.attributes.get("trimtab.action") for span in collector.told}
     assert b"listening" in log
-    for what, written in {"records": records, "log": log, "metrics": pages[0], "state": state}.items():
+    told = {"dashboard": b"".join(dashboard), "spans": b"".join(collector.raw)}
+    for what, written in {"records": records, "log": log, "metrics": metrics, "state": state, **told}.items():
         for form in (SECRET, SECRET[:9], SECRET.replace("-", "_"), BASIC, json.dumps(SECRET)[1:-1]):
             assert form.encode() not in written, f"{form!r} is in the {what}"
             assert form.encode("utf-16-le") not in written, what
