@@ -4,11 +4,11 @@ Clients send their whole history with every request. A body is found by a few of
 that it begins like another is then seen by comparing the two, byte for byte.
 """
 
-from collections import OrderedDict
 from dataclasses import dataclass
 from threading import Lock
 
 from proxy.wire.grouping import first_of
+from proxy.wire.memo import Memo
 from proxy.wire.request import Chat, Shared
 
 _LEAST = 1 << 12  # bytes; a smaller body is read as fast as it is found
@@ -24,7 +24,6 @@ class _Kept:
     chat: Chat
     media: int | None
     keys: tuple[int, ...]
-    size: int
 
 
 class History:
@@ -35,11 +34,7 @@ class History:
     """
 
     def __init__(self, max_bytes: int = 64 * 2**20) -> None:
-        if max_bytes < 0:
-            raise ValueError(f"max_bytes: must be at least 0 (keeps nothing), got {max_bytes}")
-        self._max_bytes = max_bytes
-        self._bytes = 0
-        self._kept: OrderedDict[int, _Kept] = OrderedDict()  # by id()
+        self._kept = Memo[_Kept](max_bytes, gone=self._forget)
         self._by_key: dict[int, _Kept] = {}
         self._lock = Lock()
 
@@ -49,7 +44,7 @@ class History:
     @property
     def bytes_held(self) -> int:
         """The sizes of all requests, an upper bound of what is kept for them."""
-        return self._bytes
+        return self._kept.bytes_held
 
     def find(self, body: bytes) -> Shared | None:
         """The longest beginning that `body` shares with a request that is kept; None for less than a message."""
@@ -73,22 +68,18 @@ class History:
         """Keep a request, in the place of those that it goes on from; `media` is where its first may begin."""
         keys = _keys(chat.body)
         size = 2 * len(chat.body) + _PER_MESSAGE * len(chat.messages)
-        if not keys or size > self._max_bytes // 4:
+        if not keys or not self._kept.takes(size):
             return
-        kept = _Kept(chat, media, keys, size)
+        kept = _Kept(chat, media, keys)
         with self._lock:
             for before in {id(each): each for key in keys if (each := self._by_key.get(key))}.values():
                 if _goes_on(before.chat, chat):
-                    self._drop(before)
+                    self._kept.drop(id(before))
+                    self._forget(before)
             self._by_key |= dict.fromkeys(keys, kept)
-            self._kept[id(kept)] = kept
-            self._bytes += size
-            while self._bytes > self._max_bytes:
-                self._drop(next(iter(self._kept.values())))
+            self._kept.put(id(kept), kept, size)
 
-    def _drop(self, kept: _Kept) -> None:
-        del self._kept[id(kept)]
-        self._bytes -= kept.size
+    def _forget(self, kept: _Kept) -> None:
         for key in kept.keys:
             if self._by_key.get(key) is kept:
                 del self._by_key[key]

@@ -1,6 +1,7 @@
 """A bounded memory of what was read before, by digest; safe to share between threads."""
 
 from collections import OrderedDict
+from collections.abc import Callable, Hashable
 from threading import Lock
 from typing import Generic, TypeVar
 
@@ -13,15 +14,17 @@ class Memo(Generic[V]):
     """The most recently used values, whose sizes sum to at most `max_bytes`.
 
     A value that alone is over a quarter of that is not kept, so that one huge message does not push out the rest.
-    Raises ValueError if `max_bytes` is negative.
+    `gone` is told of each value that made room, and must not use this memory. Raises ValueError if `max_bytes` is
+    negative.
     """
 
-    def __init__(self, max_bytes: int = 64 * 2**20) -> None:
+    def __init__(self, max_bytes: int = 64 * 2**20, *, gone: Callable[[V], None] = lambda _: None) -> None:
         if max_bytes < 0:
             raise ValueError(f"max_bytes: must be at least 0 (keeps nothing), got {max_bytes}")
         self._max_bytes = max_bytes
+        self._gone = gone
         self._bytes = 0
-        self._entries: OrderedDict[bytes, tuple[V, int]] = OrderedDict()
+        self._entries: OrderedDict[Hashable, tuple[V, int]] = OrderedDict()
         self._lock = Lock()
 
     def __len__(self) -> int:
@@ -32,7 +35,7 @@ class Memo(Generic[V]):
         """The sizes of all entries, bookkeeping included."""
         return self._bytes
 
-    def get(self, key: bytes) -> V | None:
+    def get(self, key: Hashable) -> V | None:
         """The value kept under `key`, now the most recently used; None if there is none."""
         try:
             value = self._entries[key][0]
@@ -41,15 +44,26 @@ class Memo(Generic[V]):
             return None
         return value
 
-    def put(self, key: bytes, value: V, size: int) -> None:
+    def takes(self, size: int) -> bool:
+        """Whether a value of `size` bytes is small enough to be kept."""
+        return size + _ENTRY_OVERHEAD <= self._max_bytes // 4
+
+    def put(self, key: Hashable, value: V, size: int) -> None:
         """Keep `value`, of `size` bytes, under `key`; the least recently used values make room."""
-        size += _ENTRY_OVERHEAD
-        if size > self._max_bytes // 4:
+        if not self.takes(size):
             return
+        size += _ENTRY_OVERHEAD
         with self._lock:
             replaced = self._entries.pop(key, None)
             self._entries[key] = (value, size)
             self._bytes += size - (replaced[1] if replaced else 0)
             while self._bytes > self._max_bytes:
-                _, (_, freed) = self._entries.popitem(last=False)
+                _, (value, freed) = self._entries.popitem(last=False)
                 self._bytes -= freed
+                self._gone(value)
+
+    def drop(self, key: Hashable) -> None:
+        """Keep what stands under `key` no longer."""
+        with self._lock:
+            dropped = self._entries.pop(key, None)
+            self._bytes -= dropped[1] if dropped else 0

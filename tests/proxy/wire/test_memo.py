@@ -58,3 +58,29 @@ def test_threads_share_it_without_losing_count() -> None:
 
     assert 0 < memo.bytes_held <= 40_000
     assert memo.bytes_held == sum(600 + key for key in range(200) if memo.get(key.to_bytes(2)) is not None)
+
+
+def test_what_makes_room_is_told_and_what_is_dropped_frees_its_bytes() -> None:
+    gone: list[str] = []
+    memo: Memo[str] = Memo(max_bytes=8000, gone=gone.append)
+    for key in b"abcd":
+        memo.put(bytes([key]), chr(key), 1300)
+
+    memo.drop(b"b")
+    memo.drop(b"nobody")
+    memo.put(b"e", "e", 1300)
+    assert gone == []
+
+    memo.put(b"f", "f", 1300)
+    assert gone == ["a"]
+    assert memo.get(b"b") is None
+    assert memo.bytes_held == 4 * 1900
+
+
+def test_what_is_too_large_is_known_beforehand() -> None:
+    memo: Memo[str] = Memo(max_bytes=8000)
+    assert memo.takes(1400)
+    assert not memo.takes(1401)
+
+    memo.put(b"k", "large", 1401)
+    assert len(memo) == 0
