@@ -13,6 +13,7 @@ from policies.types import Slot
 
 SEED = 0
 ROUNDS = 6  # of k-means: what later ones change is not worth their time
+AHEAD = 512  # clusters at the most, where nobody waits: more would take seconds
 QUICK = 200  # slots that are clustered by their words where there is no time for more
 FEATURES = 512  # of the hashed word vectors that stand in for slots without one
 

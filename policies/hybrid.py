@@ -52,16 +52,17 @@ class Hybrid:
             return replace(Priority().plan(window, target, context), policy=self.name)
         return self._by_meaning(window, target, context, free, worth)
 
+    def clusters(self, window: Window, target: int, context: Context) -> Mapping[str, int]:
+        """The clusters that the slow path would use."""
+        return self._clusters(room(window, target), context, quick=False)
+
     def _by_meaning(
         self, window: Window, target: int, context: Context, free: Room, worth: Mapping[str, float]
     ) -> Plan:
         reserve = affordable(int(self.summaries * free.tokens), context.summary_tokens)
         tokens = free.tokens - reserve
         share = int(self.newest * tokens)
-        clusters: Mapping[str, int] = {}
-        if reserve or share >= min(slot.tokens for slot in free.candidates):  # else nothing would come of them
-            k = self._clusters(free.candidates, tokens)
-            clusters = clustered(free.candidates, k, context.vectors, quick=True)
+        clusters = self._clusters(free, context, quick=True)
         groups = list(units(window, free.candidates))
         value = {slot.id: _value(unit, worth, free.tokens) for unit in groups for slot in unit}
         ranked = sorted(groups, key=lambda unit: (-value[unit[0].id], -unit[-1].turn))
@@ -81,10 +82,15 @@ class Hybrid:
         spare = min(target - left(window, evictions), reserve)
         return Plan(self.name, condense(evictions, clusters, window, spare, context.summary_tokens))
 
-    def _clusters(self, slots: tuple[Slot, ...], tokens: int) -> int:
-        """As many as slots of the usual size fit into the room."""
-        mean = sum(slot.tokens for slot in slots) / max(len(slots), 1)
-        return max(1, min(self.max_clusters, len(slots), round(tokens / max(mean, 1.0))))
+    def _clusters(self, free: Room, context: Context, *, quick: bool) -> Mapping[str, int]:
+        """As many clusters as slots of the usual size fit into the room; none where nothing would come of them."""
+        reserve = affordable(int(self.summaries * free.tokens), context.summary_tokens)
+        tokens, slots = free.tokens - reserve, free.candidates
+        if not slots or (not reserve and int(self.newest * tokens) < min(slot.tokens for slot in slots)):
+            return {}
+        mean = sum(slot.tokens for slot in slots) / len(slots)
+        k = max(1, min(self.max_clusters, len(slots), round(tokens / max(mean, 1.0))))
+        return clustered(slots, k, context.vectors, quick=quick)
 
 
 def _value(unit: Unit, worth: Mapping[str, float], tokens: int) -> float:

@@ -1,11 +1,12 @@
 """What is said again and again is said once: of each cluster the newest stays, a summary stands for the rest."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from policies.clusters import clustered, wanted
+from policies.clusters import AHEAD, clustered, wanted
 from policies.condense import affordable, condense
 from policies.filling import Room, evict_others, left, room, select, units
 from policies.plan import Plan
@@ -40,8 +41,7 @@ class SemanticCluster:
         if window.used <= target:
             return Plan(self.name)
         free = room(window, target)
-        k = wanted(free.candidates, target, self.max_clusters)
-        clusters = clustered(free.candidates, k, context.vectors)
+        clusters = self._clusters(free, target, context, self.max_clusters)
         newer = _newer(free, clusters)
         reserve = affordable(int(self.summaries * free.tokens), context.summary_tokens)
         groups = list(units(window, free.candidates))
@@ -57,6 +57,13 @@ class SemanticCluster:
         evictions = evict_others(window, target - reserve, kept, value, age, reason)
         spare = min(target - left(window, evictions), reserve)
         return Plan(self.name, condense(evictions, clusters, window, spare, context.summary_tokens))
+
+    def clusters(self, window: Window, target: int, context: Context) -> Mapping[str, int]:
+        """The clusters of the slots that may go, as many as fit: `max_clusters` is for those that are waited for."""
+        return self._clusters(room(window, target), target, context, AHEAD)
+
+    def _clusters(self, free: Room, target: int, context: Context, at_most: int) -> dict[str, int]:
+        return clustered(free.candidates, wanted(free.candidates, target, at_most), context.vectors)
 
 
 def _newer(free: Room, clusters: dict[str, int]) -> dict[str, int]:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from policies.plan import Plan
@@ -114,6 +114,15 @@ class Policy(Protocol):
 
     def plan(self, window: Window, target: int, context: Context) -> "Plan":
         """Actions that bring `window.used` to at most `target` tokens, or as near as pins and protection allow."""
+        ...
+
+
+@runtime_checkable
+class Clusterer(Policy, Protocol):
+    """A policy whose plans rest on clusters of slots. They can be made before its prompt is known."""
+
+    def clusters(self, window: Window, target: int, context: Context) -> Mapping[str, int]:
+        """The clusters of the slots that may go, by slot id; of those that have one (`Slot.cluster`), these."""
         ...
 
 

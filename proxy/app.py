@@ -216,7 +216,8 @@ async def opened(
             wait_s=config.embeddings.wait_ms / 1000,
             summarizer=UpstreamSummarizer(upstreams),
             hooks=hooks,
-            preparation=Preparation(background) if config.state.startswith("memory:") else None,
+            # Where other workers decide too, a plan would rest on a ledger that may not be the last.
+            preparation=Preparation(background, plans=config.state.lower().startswith("memory:")),
             calibrations=calibrations,
             executor=executor,
             giants=giants,

@@ -157,9 +157,9 @@ class Exchange:
             with Faults().guard("reading"):
                 reading = reader.result()
         whole = reading is not None and reading.done and not reading.truncated and reading.error is None
-        if outcome.prepare is not None and reading is not None and whole and reading.message is not None:
+        if outcome.prepare is not None:
             with Faults().guard("preparation"):
-                outcome.prepare(reading.message)
+                outcome.prepare(reading.message if reading is not None and whole else None)
         truncated = False
         if reading is not None and status is not None:
             with Faults().guard("learning"):

@@ -22,13 +22,17 @@ _LOWEST = 19
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """What became of the work so far; `dropped` found no room, `outrun` was replaced or thrown away."""
+    """What became of the work so far; `dropped` found no room, `outrun` was replaced or thrown away.
+
+    `waiting` is what is to be done, `busy` the same with what is being done.
+    """
 
     done: int = 0
     failed: int = 0
     dropped: int = 0
     outrun: int = 0
     waiting: int = 0
+    busy: int = 0
 
 
 class _Job:
@@ -66,6 +70,7 @@ class Background:
                 dropped=self._dropped,
                 outrun=self._outrun,
                 waiting=len(self._waiting),
+                busy=len(self._waiting) + (self._running is not None),
             )
 
     def put(self, conversation: bytes, work: Work) -> bool:

@@ -8,9 +8,9 @@ import asyncio
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import blake2b
 from typing import Protocol
@@ -64,6 +64,24 @@ def key(text: str) -> bytes:
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stats:
+    """How the embedder has been doing: calls, texts they made vectors of, calls that failed, and seconds they took.
+
+    `hits` and `misses` are texts whose vectors were asked for, `dropped` those that found no room in the queue, and
+    `waiting` those in it.
+    """
+
+    calls: int = 0
+    made: int = 0
+    failures: int = 0
+    seconds: float = 0.0
+    hits: int = 0
+    misses: int = 0
+    dropped: int = 0
+    waiting: int = 0
+
+
 @dataclass(slots=True, eq=False)
 class _Waiter:
     missing: set[bytes]
@@ -100,6 +118,8 @@ class Embeddings:
         self._later: OrderedDict[bytes, str] = OrderedDict()
         self._busy: frozenset[bytes] = frozenset()
         self._waiters: list[_Waiter] = []
+        self._preparing: list[_Waiter] = []
+        self._stats, self._hits, self._misses = Stats(), 0, 0
         self._thread: threading.Thread | None = None
         self._failures, self._resume = 0, 0.0
         self._stopped = embedder is None
@@ -111,7 +131,11 @@ class Embeddings:
 
     def known(self, wanted: Mapping[bytes, str]) -> dict[bytes, Vectors]:
         """The vectors that are there, by key."""
-        return {each: vectors for each in wanted if (vectors := self._known.get(each)) is not None}
+        found = {each: vectors for each in wanted if (vectors := self._known.get(each)) is not None}
+        with self._change:
+            self._hits += len(found)
+            self._misses += len(wanted) - len(found)
+        return found
 
     def vectors(self, wanted: Mapping[bytes, str], timeout_s: float) -> dict[bytes, Vectors]:
         """The vectors of texts, given by their keys in the order of the conversation, that are there in time.
@@ -136,11 +160,28 @@ class Embeddings:
                 self._give_up(waiter, wanted)
         return self.known(wanted)
 
-    def prepare(self, wanted: Mapping[bytes, str]) -> None:
-        """Make vectors of texts, given in the order of the conversation, when there is time: the newest first."""
+    def prepare(self, wanted: Mapping[bytes, str], then: Callable[[], None] = lambda: None) -> None:
+        """Make vectors of texts, given in the order of the conversation, when there is time: the newest first.
+
+        `then` is called once none of them waits any more, here or on the embedder's thread; it must be quick.
+        """
         with self._change:
             if self.available:
-                self._put_later({each: text for each, text in self._readable(wanted) if each not in self._urgent})
+                missing = {each: text for each, text in self._readable(wanted) if self._known.get(each) is None}
+                if missing:
+                    waiter = _Waiter(set(missing))
+                    waiter.done.add_done_callback(lambda _: then())
+                    self._preparing.append(waiter)
+                    self._put_later({each: text for each, text in missing.items() if each not in self._urgent})
+                    return
+        then()
+
+    @property
+    def stats(self) -> Stats:
+        """How it has been doing."""
+        with self._change:
+            waiting = len(self._urgent) + len(self._later) + len(self._busy)
+            return replace(self._stats, hits=self._hits, misses=self._misses, waiting=waiting)
 
     def close(self, timeout_s: float = 2.0) -> bool:
         """Stop, and let the embedder go; False if it is still at work after `timeout_s` seconds."""
@@ -194,7 +235,9 @@ class Embeddings:
                 self._later[each] = text
                 self._later.move_to_end(each)
         while len(self._later) > self._size:
-            self._later.popitem(last=False)
+            dropped, _ = self._later.popitem(last=False)
+            self._stats = replace(self._stats, dropped=self._stats.dropped + 1)
+            self._tell([dropped], self._preparing)
         if self._later:
             self._wake()
 
@@ -209,13 +252,14 @@ class Embeddings:
         faults = Faults()
         while batch := self._next():
             vectors: Sequence[NDArray[np.floating]] = ()
+            started = self._clock()
             try:
                 with faults.guard("embedder", EmbedderMissing):
                     vectors = embedder.embed(list(batch.values()))
             except EmbedderMissing as missing:
                 _log.warning("embeddings are off", embedder=embedder.name, reason=str(missing))
                 self._stopped = True
-            self._finish(list(batch), vectors)
+            self._finish(list(batch), vectors, self._clock() - started)
         with faults.guard("embedder"):
             embedder.close()
 
@@ -234,31 +278,41 @@ class Embeddings:
             self._busy = frozenset(batch)
             return batch
 
-    def _finish(self, keys: Sequence[bytes], vectors: Sequence[NDArray[np.floating]]) -> None:
+    def _finish(self, keys: Sequence[bytes], vectors: Sequence[NDArray[np.floating]], seconds: float) -> None:
         """Keep the vectors of a batch and tell who waits for them; without vectors it has failed."""
         for each, made in zip(keys, vectors, strict=False):
             half = np.atleast_2d(made).astype(np.float16)
             self._known.put(each, half, half.nbytes)
         with self._change:
             self._busy = frozenset()
-            if len(vectors) == len(keys):
+            failed = len(vectors) != len(keys)
+            self._stats = replace(
+                self._stats,
+                calls=self._stats.calls + 1,
+                made=self._stats.made + (0 if failed else len(keys)),
+                failures=self._stats.failures + failed,
+                seconds=self._stats.seconds + seconds,
+            )
+            if not failed:
                 self._failures = 0
             else:
                 self._failures += 1
                 self._resume = self._clock() + min(2.0**self._failures, LONGEST_PAUSE_S)
                 self._drop_all()
-            for waiter in [*self._waiters]:
-                waiter.missing.difference_update(keys)
-                if not waiter.missing:
-                    self._release(waiter)
+            for waiters in (self._waiters, self._preparing):
+                self._tell(keys, waiters)
 
     def _drop_all(self) -> None:
+        for waiters in (self._waiters, self._preparing):
+            self._tell([*self._urgent, *self._later, *self._busy], waiters)
         self._urgent.clear()
         self._later.clear()
-        for waiter in [*self._waiters]:
-            self._release(waiter)
 
-    def _release(self, waiter: _Waiter) -> None:
-        self._waiters.remove(waiter)
-        if not waiter.done.done():
-            waiter.done.set_result(None)
+    def _tell(self, keys: Collection[bytes], waiters: list[_Waiter]) -> None:
+        """Tell who waits for vectors that they are there, or that they will not be."""
+        for waiter in [*waiters]:
+            waiter.missing.difference_update(keys)
+            if not waiter.missing:
+                waiters.remove(waiter)
+                if not waiter.done.done():
+                    waiter.done.set_result(None)

@@ -17,7 +17,7 @@ from proxy.embeddings import Embeddings
 from proxy.errors import ClientError
 from proxy.guard import Faults
 from proxy.pipeline.afterwards import afterwards
-from proxy.pipeline.ahead import Planner, plannable
+from proxy.pipeline.ahead import Ahead, plannable, preparable
 from proxy.pipeline.aside import Aside
 from proxy.pipeline.calibrating import Calibrating
 from proxy.pipeline.evicted import Hooks
@@ -71,7 +71,7 @@ class Pipeline:
         self._clock = clock
         self._now = now
         self._counts = Cache()
-        self._gatherer = Gatherer(embeddings, Library(), wait_s=wait_s)
+        self._gatherer = Gatherer(embeddings, Library(), wait_s=wait_s, aside=self._aside)
         self._summarizer = summarizer
         self._hooks = hooks
         self._preparation = preparation
@@ -126,8 +126,7 @@ class Pipeline:
     async def run(self, incoming: Incoming) -> Outcome:
         """The outcome of a request that continues a conversation; its turn, where it has one, is to be ended.
 
-        Raises:
-            ClientError: as `settle` does.
+        Raises ClientError as `settle` does.
         """
         if self._conversations is None:
             return await self._aside(len(incoming.body), lambda: self.settle(incoming))
@@ -229,13 +228,15 @@ class Pipeline:
         if why is not None or (asks and reading.prompts and trimming.noting.recalls(ledger)):
             gathered = Gathered()
             with outcome.stages.stage("gather"), faults.guard("gather"):
-                gathered = await self._gatherer.gather(reading.chat.messages, dense=trimming.dense)
+                only = None if why is not None else frozenset((*ledger.drops, *ledger.clears, *ledger.truncations))
+                gathered = await self._gatherer.gather(reading.chat.messages, dense=trimming.dense, only=only)
             outcome.gathered = gathered.report
             outcome.prepared = "parts" if gathered.prepared else outcome.prepared
             if why is not None:
-                reason, made = why, None
-                if self._preparation is not None and plannable(incoming):
-                    made = self._preparation.take(chain, known.ledger.decision)
+                reason, made, clusters = why, None, None
+                if self._preparation is not None:
+                    made = self._preparation.take(chain, known.ledger.decision) if plannable(incoming) else None
+                    clusters = self._preparation.clusters(chain)
                 ledger = await self._aside(
                     len(incoming.body),
                     lambda: trimming.cut(
@@ -246,6 +247,7 @@ class Pipeline:
                         first_seen=known.first_seen,
                         now=self._now(),
                         made=made,
+                        clusters=clusters,
                     ),
                 )
                 if move == "free":
@@ -280,10 +282,9 @@ class Pipeline:
             with faults.guard("calibration"):
                 outcome.teach = self._calibrating.teach(reading, key, chain, sent)
         if move not in ("held", "alone"):
-            gatherer = self._gatherer if trimming.dense else None
-            outcome.after = afterwards(reading.chat, outcome, ledger.drops - before.drops, gatherer, self._hooks)
-        if move == "free" and self._preparation is not None and plannable(incoming):
-            planner = Planner(
+            outcome.after = afterwards(reading.chat, outcome, ledger.drops - before.drops, self._hooks)
+        if move == "free" and self._preparation is not None and preparable(incoming):
+            ahead = Ahead(
                 incoming=incoming,
                 reading=reading,
                 known=turn.known,
@@ -292,8 +293,9 @@ class Pipeline:
                 keys=conversations.keys,
                 stages=Stages(self._clock),
                 now=self._now(),
+                clusters=self._preparation.clusters(chain),
             )
-            outcome.prepare = partial(planner.put, self._preparation, chain)
+            outcome.prepare = partial(ahead.put, self._preparation, chain)
 
     async def _summarised(
         self,

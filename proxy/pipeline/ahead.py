@@ -1,25 +1,29 @@
-"""The plan of a conversation's next cut, made before anybody asks for it."""
+"""What a conversation's next cut will need, made before anybody asks for it: its plan, or what plans are made of."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from policies.plan import Plan
-from policies.types import reads_prompt
+from policies.types import Clusterer, Need, Policy, reads_prompt
 from proxy.conversations.identity import Chain
 from proxy.conversations.known import Known
+from proxy.conversations.ledger import Ledger
 from proxy.conversations.notes import Keys
 from proxy.guard import Faults
 from proxy.pipeline.budget import Trigger
 from proxy.pipeline.gathering import Gathered, Gatherer
 from proxy.pipeline.intake import Incoming, Reading
 from proxy.pipeline.outcome import Outcome, Stages
-from proxy.pipeline.preparation import MOST_BYTES, Preparation, Rehearsal
+from proxy.pipeline.preparation import MOST_BYTES, Clustering, Clusters, Job, Preparation, Rehearsal
+from proxy.pipeline.prompt import Prompt
 from proxy.pipeline.trimming import Trimming
+from proxy.pipeline.uses import said
 from proxy.route import OnOverflow
 from proxy.tokens import Cache
 from proxy.wire import grouping
 from proxy.wire.chat import Message
+
+ANEW = 1.25  # times as many slots as when clusters were made: then they are made anew
 
 
 def plannable(incoming: Incoming) -> bool:
@@ -28,9 +32,17 @@ def plannable(incoming: Incoming) -> bool:
     return not own and len(incoming.body) <= MOST_BYTES and not reads_prompt(incoming.trimmer)
 
 
+def preparable(incoming: Incoming) -> bool:
+    """Whether anything of the next cut can be made ahead: its plan, or parts of one."""
+    return plannable(incoming) or (len(incoming.body) <= MOST_BYTES and bool(incoming.trimmer.needs))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Planner:
-    """Plans what comes after a request that was sent under the ledger of `known`. `now` is in unix seconds."""
+class Ahead:
+    """Prepares for what comes after a request that was sent under the ledger of `known`. `now` is in unix seconds.
+
+    From the threshold `warn` on, by the prompt as it was sent and its reply; below it nothing is done.
+    """
 
     incoming: Incoming
     reading: Reading
@@ -40,26 +52,68 @@ class Planner:
     keys: Keys
     stages: Stages
     now: float
+    clusters: Clusters | None = None
 
-    def put(self, preparation: Preparation, chain: Chain, reply: Mapping[str, Any]) -> None:
-        """Have the plan made in the background, now that the reply is known."""
-        preparation.put(chain, reply, self.known.ledger.decision, self.plan)
+    def put(self, preparation: Preparation, chain: Chain, reply: Mapping[str, Any] | None) -> None:
+        """Prepare in the background, now that the reply is known; None where there is no whole one."""
+        plans = preparation.plans and reply is not None and plannable(self.incoming)
 
-    def plan(self, reply: Message) -> Plan | None:
-        """The next normal cut, with room for one turn more; None below the threshold `warn`, or where it fails."""
-        rehearsal = Rehearsal(self.incoming.trimmer)
-        route = replace(self.incoming.route, on_overflow=OnOverflow.PASSTHROUGH)  # nobody is there to be refused
-        asked = replace(self.incoming, policy=rehearsal, route=route)
-        chat = self.reading.chat
-        groups = grouping.group((*chat.messages, reply), chat.groups, len(chat.messages))
-        longer = replace(self.reading, chat=chat.followed(reply, groups), groups=groups)
-        outcome = Outcome(route=asked.route, body=b"", audit_id="", stages=self.stages)
+        def work(message: Message | None, job: Job) -> None:
+            self._prepare(message, job, plans=plans)
+
+        preparation.put(chain, reply, work)
+
+    def _prepare(self, reply: Message | None, job: Job, *, plans: bool) -> None:
         faults = Faults()
-        trimming = Trimming(asked, longer, self.counts, outcome, faults, self.gatherer, self.keys)
-        ledger, prompt = trimming.weigh(self.known.ledger)
-        if prompt.used < asked.route.thresholds.warn * longer.budget.tokens:
-            return None
+        trimming, _, prompt = self._weighed(reply, self.incoming.trimmer, faults)
+        if prompt.used < self.incoming.route.thresholds.warn * self.reading.budget.tokens:
+            return
+        if plans:
+            self._plan(reply, job)
+        needs = self.incoming.trimmer.needs
+        if Need.USES in needs:
+            said(self.reading.chat)
+        if trimming.dense and job.wanted:
+            messages = self._longer(reply).chat.messages
+            self.gatherer.read_closely(messages, lambda: job.wanted)
+            self.gatherer.prepare(messages, then=lambda: job.later(lambda: self._cluster(reply, job)))
+
+    def _plan(self, reply: Message | None, job: Job) -> None:
+        """The next normal cut, with room for one turn more."""
+        faults, rehearsal = Faults(), Rehearsal(self.incoming.trimmer)
+        trimming, ledger, prompt = self._weighed(reply, rehearsal, faults)
         rehearsal.spare = int(prompt.growth)
         first_seen = self.known.first_seen
         trimming.cut(ledger, prompt, Trigger.NORMAL, Gathered(), first_seen=first_seen, now=self.now)
-        return None if faults.names else rehearsal.made
+        if rehearsal.made is not None and not faults.names:
+            job.plan(rehearsal.made, self.known.ledger.decision)
+
+    def _cluster(self, reply: Message | None, job: Job) -> None:
+        """The clusters of what would be in the window of the next cut; those that there are take in what is new."""
+        policy = self.incoming.trimmer
+        if not isinstance(policy, Clusterer) or not job.wanted:
+            return
+        faults, clustering = Faults(), Clustering(policy)
+        trimming, ledger, prompt = self._weighed(reply, clustering, faults)
+        gathered = self.gatherer.there(self._longer(reply).chat.messages)
+        live = sum(map(prompt.live, prompt.groups))
+        before = self.clusters if self.clusters is not None and live <= ANEW * self.clusters.slots else None
+        trimming.cut(ledger, prompt, Trigger.NORMAL, gathered, now=self.now, clusters=before)
+        if clustering.made and not faults.names:
+            job.clusters(Clusters(clustering.made, clustering.slots if before is None else before.slots))
+
+    def _weighed(self, reply: Message | None, policy: Policy, faults: Faults) -> tuple[Trimming, Ledger, Prompt]:
+        """The conversation with its reply under the committed ledger, as if a policy were to cut it."""
+        route = replace(self.incoming.route, on_overflow=OnOverflow.PASSTHROUGH)  # nobody is there to be refused
+        asked = replace(self.incoming, policy=policy, route=route)
+        outcome = Outcome(route=asked.route, body=b"", audit_id="", stages=self.stages)
+        trimming = Trimming(asked, self._longer(reply), self.counts, outcome, faults, self.gatherer, self.keys)
+        ledger, prompt = trimming.weigh(self.known.ledger)
+        return trimming, ledger, prompt
+
+    def _longer(self, reply: Message | None) -> Reading:
+        if reply is None:
+            return self.reading
+        chat = self.reading.chat
+        groups = grouping.group((*chat.messages, reply), chat.groups, len(chat.messages))
+        return replace(self.reading, chat=chat.followed(reply, groups), groups=groups)

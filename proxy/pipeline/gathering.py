@@ -1,17 +1,20 @@
 """What a decision needs to know of the messages: vectors and their relevance to the prompt, within a time limit."""
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from policies.relevance import Index, Vectors, pooled, relevance
 from proxy.embeddings import Embeddings
+from proxy.pipeline.aside import Aside
 from proxy.pipeline.prompt import slot_id
 from proxy.recall.library import Library
 from proxy.wire.chat import Message
 from proxy.wire.grouping import INSTRUCTIONS, Group
 
+READ_AT_ONCE = 32  # messages, before it is seen whether they are still wanted
 NEW = 2  # messages that a turn adds: an answer and a prompt
 
 
@@ -58,35 +61,79 @@ def last_user(messages: Sequence[Message]) -> int | None:
 
 
 class Gatherer:
-    """Gathers for one decision at a time; `wait_s` is the most that a request waits for vectors, in seconds."""
+    """Gathers for one decision at a time; `wait_s` is the most that a request waits for vectors, in seconds.
 
-    def __init__(self, embeddings: Embeddings | None, library: Library, *, wait_s: float = 0.15) -> None:
+    What is long to read is read `aside`.
+    """
+
+    def __init__(
+        self, embeddings: Embeddings | None, library: Library, *, wait_s: float = 0.15, aside: Aside | None = None
+    ) -> None:
+        self._aside = aside or Aside()
         self._embeddings = embeddings
         self.library = library
         self._wait_s = wait_s
 
-    async def gather(self, messages: Sequence[Message], *, dense: bool) -> Gathered:
-        """What is there within the time limit; to be awaited on the event loop."""
+    async def gather(
+        self, messages: Sequence[Message], *, dense: bool, only: Collection[int] | None = None
+    ) -> Gathered:
+        """What is there within the time limit; to be awaited on the event loop.
+
+        Vectors are of the prompt and of all other messages, or of those in `only`.
+        """
         if not dense or self._embeddings is None:
             return Gathered(query=last_user(messages), dense=dense, late=self._absent(messages, dense))
-        wanted = self._wanted(messages)
-        before = self._embeddings.known(wanted)
-        found = before if len(before) == len(wanted) else await self._embeddings.gather(wanted, self._wait_s)
-        return self._gathered(messages, wanted, before, found)
+        wanted = self._wanted(messages, only)
+        there = self._embeddings.known(wanted)
+        if missing := _without(wanted, there):
+            # Others make the vectors: meanwhile the words are read.
+            unread = sum(message.size for message in messages if not self.library.has_read(message))
+            waiting = self._embeddings.gather(missing, self._wait_s)
+            made, _ = await asyncio.gather(waiting, self._aside(unread, lambda: self.read(messages)))
+            there = {**there, **made}
+        return self._gathered(messages, wanted, there, len(missing))
 
     def wait(self, messages: Sequence[Message], *, dense: bool) -> Gathered:
-        """The same, for a thread that may block."""
+        """The same, of all messages, for a thread that may block."""
         if not dense or self._embeddings is None:
             return Gathered(query=last_user(messages), dense=dense, late=self._absent(messages, dense))
         wanted = self._wanted(messages)
-        before = self._embeddings.known(wanted)
-        found = before if len(before) == len(wanted) else self._embeddings.vectors(wanted, self._wait_s)
-        return self._gathered(messages, wanted, before, found)
+        there = self._embeddings.known(wanted)
+        if missing := _without(wanted, there):
+            there = {**there, **self._embeddings.vectors(missing, self._wait_s)}
+        return self._gathered(messages, wanted, there, len(missing))
 
-    def prepare(self, messages: Sequence[Message]) -> None:
-        """Have the vectors made that the next decision will need, the newest first, whenever there is time."""
-        if self._embeddings is not None:
-            self._embeddings.prepare(self._wanted(messages))
+    def there(self, messages: Sequence[Message]) -> Gathered:
+        """What is there now."""
+        if self._embeddings is None:
+            return Gathered(query=last_user(messages))
+        wanted = self._wanted(messages)
+        return self._gathered(messages, wanted, self._embeddings.known(wanted), 0)
+
+    def read(self, messages: Sequence[Message]) -> None:
+        """Find the terms of messages that were not read before."""
+        for message in messages:
+            if message.role not in INSTRUCTIONS:
+                self.library.passage(message)
+
+    def read_closely(self, messages: Sequence[Message], wanted: Callable[[], bool]) -> None:
+        """Find their sentences too, which summaries and notes are made of, as long as it is `wanted`."""
+        self.read(messages)
+        for start in range(0, len(messages), READ_AT_ONCE):
+            if not wanted():
+                return
+            for message in messages[start : start + READ_AT_ONCE]:
+                self.library.sentences(message)
+
+    def prepare(self, messages: Sequence[Message], then: Callable[[], None] = lambda: None) -> None:
+        """Have the vectors made that the next decision will need, the newest first, whenever there is time.
+
+        `then` is called, on some thread, once there is nothing left to be made.
+        """
+        if self._embeddings is None:
+            then()
+        else:
+            self._embeddings.prepare(self._wanted(messages), then)
 
     def relevances(self, messages: Sequence[Message], gathered: Gathered) -> Mapping[int, float]:
         """The relevance of each message to the prompt, 0..1, but for the prompt itself and instructions."""
@@ -98,38 +145,49 @@ class Gatherer:
         scores = relevance(messages[gathered.query].text, index, vectors, gathered.query_vector)
         return dict(zip(indexes, map(float, scores), strict=True))
 
-    def _wanted(self, messages: Sequence[Message]) -> dict[bytes, str]:
+    def _wanted(self, messages: Sequence[Message], only: Collection[int] | None = None) -> dict[bytes, str]:
         """The texts by key, in the order of the conversation but for the prompt, which is wanted before all others."""
         query = last_user(messages)
-        order = [m for i, m in enumerate(messages) if m.role not in INSTRUCTIONS and i != query]
+        order = [
+            m
+            for i, m in enumerate(messages)
+            if m.role not in INSTRUCTIONS and i != query and (only is None or i in only)
+        ]
         if query is not None:
             order.append(messages[query])
         wanted: dict[bytes, str] = {}
         for message in order:
-            if message.text.strip():
+            text = message.text
+            if text and not text.isspace():
                 key = self.library.key(message)
                 wanted.pop(key, None)
-                wanted[key] = message.text
+                wanted[key] = text
         return wanted
 
     def _gathered(
         self,
         messages: Sequence[Message],
         wanted: Mapping[bytes, str],
-        before: Mapping[bytes, Vectors],
         found: Mapping[bytes, Vectors],
+        waited: int,
     ) -> Gathered:
-        keys = {i: self.library.key(m) for i, m in enumerate(messages) if m.role not in INSTRUCTIONS}
+        keys = ((i, self.library.key(m)) for i, m in enumerate(messages) if m.role not in INSTRUCTIONS)
         return Gathered(
             query=last_user(messages),
-            vectors={i: found[key] for i, key in keys.items() if key in found},
+            vectors={i: found[key] for i, key in keys if key in found},
             dense=True,
             late=len(wanted) - len(found),
-            waited=len(wanted) - len(before),
+            waited=waited,
         )
 
     def _absent(self, messages: Sequence[Message], dense: bool) -> int:
         return len(self._wanted(messages)) if dense else 0
+
+
+def _without(wanted: Mapping[bytes, str], there: Collection[bytes]) -> dict[bytes, str]:
+    if len(there) == len(wanted):
+        return {}
+    return {key: text for key, text in wanted.items() if key not in there}
 
 
 def by_slot(

@@ -63,7 +63,7 @@ class Outcome:
     `retried` is the audit id of the outcome that this one replaces, `refused` what the upstream found too long.
     `gathered` says what vectors there were and what was done without, `weights` what the policy decided with.
     `notes_made` and `notes_gone` are the notes that came and the recall notes that went. `after` is what is to be done
-    once the turn has ended, `prepare` what with the reply, if it came whole.
+    once the turn has ended, `prepare` what with the reply, None if it did not come whole.
     """
 
     route: Route
@@ -111,7 +111,7 @@ class Outcome:
     gathered: Mapping[str, object] | None = None
     weights: Mapping[str, object] | None = None
     after: Callable[[], None] | None = None
-    prepare: Callable[[Mapping[str, Any]], None] | None = None
+    prepare: Callable[[Mapping[str, Any] | None], None] | None = None
 
     @property
     def alarming(self) -> bool:

@@ -1,38 +1,46 @@
-"""Plans made ahead: while nobody waits, what the next cut of a conversation would take away.
+"""What the next cut of a conversation will need, made while nobody waits: its plan, or the parts of one.
 
-Only for policies that do not look at the prompt, and from the threshold `warn` on. A plan stands under the digest of
-the conversation with its reply, so it is found by whoever goes on from there and by nobody else; one that was made
-under another ledger, or that would not do, is no worse than none.
+Plans are for policies that do not look at the prompt. A plan stands under the digest of the conversation with its
+reply, so it is found by whoever goes on from there and by nobody else; one that was made under another ledger, or that
+would not do, is no worse than none. Clusters stand there as well; they speak of slots, so they hold whatever was
+decided since.
 """
 
 import json
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any, ClassVar
 
 from policies.errors import PlanError
 from policies.plan import Plan, apply, check
-from policies.types import Context, Need, Policy, Window
+from policies.types import Clusterer, Context, Need, Policy, Window
 from proxy.conversations.background import Background, Wanted
 from proxy.conversations.identity import Chain, chain
 from proxy.wire.canonical import digest
 from proxy.wire.chat import Message
+from proxy.wire.memo import Memo
 from proxy.wire.messages import digest as raw_digest
 from proxy.wire.messages import read_message
 
 LOOK = 64  # how many of a request's newest digests are looked up: more messages than a turn adds
 MOST_BYTES = 8 * 2**20  # a larger request is not kept in memory for this
-
-Making = Callable[[Message], Plan | None]
-"""Makes the plan for the conversation with its reply; None where no cut is near."""
+_SLOT_BYTES = 120  # of an entry of clusters by slot
 
 
 @dataclass(frozen=True, slots=True)
 class _Made:
     plan: Plan
     decision: str
+
+
+@dataclass(frozen=True, slots=True)
+class Clusters:
+    """The cluster of each slot by its id, and how many slots there were when they were last made anew."""
+
+    by_slot: Mapping[str, int]
+    slots: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +76,26 @@ class Rehearsal:
         return self.made
 
 
+@dataclass(slots=True)
+class Clustering:
+    """A policy that is asked for the clusters of a window alone, which are kept; it evicts nothing."""
+
+    policy: Clusterer
+    made: Mapping[str, int] = field(default_factory=dict)
+    slots: int = 0
+    name: ClassVar[str] = "clustering"
+
+    @property
+    def needs(self) -> frozenset[Need]:
+        """What the policy itself needs."""
+        return self.policy.needs
+
+    def plan(self, window: Window, target: int, context: Context) -> Plan:
+        """No plan."""
+        self.made, self.slots = self.policy.clusters(window, target, context), len(window.slots)
+        return Plan(self.name)
+
+
 def serves(made: Plan, window: Window, target: int, context: Context) -> bool:
     """Whether a plan that was made ahead breaks no promise in this window and reaches the target."""
     try:
@@ -77,34 +105,68 @@ def serves(made: Plan, window: Window, target: int, context: Context) -> bool:
     return apply(made, window, context.count).used <= target
 
 
-class Preparation:
-    """Makes plans on `background`, and keeps the last `size` of them. Raises ValueError for a size below 1."""
+class Job:
+    """What is being prepared for one conversation, as long as it is `wanted`."""
 
-    def __init__(self, background: Background, *, size: int = 1_000) -> None:
+    def __init__(self, preparation: "Preparation", request: bytes, key: bytes) -> None:
+        self._preparation = preparation
+        self._request = request
+        self._key = key
+
+    @property
+    def wanted(self) -> bool:
+        """Whether the conversation has not moved on."""
+        return self._preparation.waits(self._request, self._key)
+
+    def plan(self, made: Plan, decision: str) -> None:
+        """Keep a plan that was made under the ledger of `decision`."""
+        self._preparation.keep_plan(self._request, self._key, made, decision)
+
+    def clusters(self, made: Clusters) -> None:
+        """Keep clusters."""
+        self._preparation.keep_clusters(self._request, self._key, made)
+
+    def later(self, work: Callable[[], None]) -> None:
+        """Go on with the work some time later, from any thread; not where the conversation has moved on."""
+        self._preparation.again(self._request, self._key, work)
+
+
+Preparing = Callable[[Message | None, Job], None]
+"""Prepares for what follows a reply, None where there is no whole one."""
+
+
+class Preparation:
+    """Prepares on `background`, and keeps the last `size` plans and clusters of `cluster_bytes`.
+
+    Without `plans` there are parts alone. Raises ValueError for a size below 1.
+    """
+
+    def __init__(
+        self, background: Background, *, size: int = 1_000, plans: bool = True, cluster_bytes: int = 16 * 2**20
+    ) -> None:
         if size < 1:
             raise ValueError(f"size: must be at least 1, got {size}")
+        self.plans = plans
         self._background = background
         self._size = size
         self._made: OrderedDict[bytes, _Made] = OrderedDict()
+        self._clusters = Memo[Clusters](cluster_bytes)
         self._waiting: OrderedDict[bytes, bytes] = OrderedDict()  # the last digest of a request, and that of its reply
         self._lock = Lock()
 
-    def put(self, request: Chain, reply: Mapping[str, Any], decision: str, making: Making) -> None:
-        """Make a plan for the conversation of `request` with its `reply`, under the ledger of `decision`."""
-        (key,) = chain(request[-1], (digest(reply),))
-        raw = json.dumps(reply, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+    def put(self, request: Chain, reply: Mapping[str, Any] | None, preparing: Preparing) -> None:
+        """Prepare for what follows `request` and its `reply`."""
+        key, raw = request[-1], b""
+        if reply is not None:
+            (key,) = chain(request[-1], (digest(reply),))
+            raw = json.dumps(reply, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
         def work(wanted: Wanted) -> None:
-            plan = making(read_message(raw, raw_digest(raw)))
-            with self._lock:
-                self._waiting.pop(request[-1], None)
-                if plan is not None and wanted():
-                    self._made[key] = _Made(plan, decision)
-                    if len(self._made) > self._size:
-                        self._made.popitem(last=False)
+            preparing(read_message(raw, raw_digest(raw)) if raw else None, Job(self, request[-1], key))
 
         with self._lock:
             self._waiting[request[-1]] = key
+            self._waiting.move_to_end(request[-1])
             if len(self._waiting) > self._size:
                 self._waiting.popitem(last=False)
         self._background.put(key, work)
@@ -121,6 +183,33 @@ class Preparation:
         with self._lock:
             made = next((self._made[digest] for digest in _newest(request) if digest in self._made), None)
         return made.plan if made is not None and made.decision == decision else None
+
+    def clusters(self, request: Chain) -> Clusters | None:
+        """The clusters of the longest prefix that has any."""
+        return next((found for digest in _newest(request) if (found := self._clusters.get(digest)) is not None), None)
+
+    def waits(self, request: bytes, key: bytes) -> bool:
+        """Whether what follows a request is still to be prepared for."""
+        with self._lock:
+            return self._waiting.get(request) == key
+
+    def keep_plan(self, request: bytes, key: bytes, plan: Plan, decision: str) -> None:
+        """Keep a plan under `key`, unless the conversation has moved on."""
+        with self._lock:
+            if self._waiting.get(request) == key:
+                self._made[key] = _Made(plan, decision)
+                if len(self._made) > self._size:
+                    self._made.popitem(last=False)
+
+    def keep_clusters(self, request: bytes, key: bytes, made: Clusters) -> None:
+        """Keep clusters under `key`, unless the conversation has moved on."""
+        if self.waits(request, key):
+            self._clusters.put(key, made, _SLOT_BYTES * len(made.by_slot))
+
+    def again(self, request: bytes, key: bytes, work: Callable[[], None]) -> None:
+        """Do more for a conversation in the background, unless it has moved on."""
+        if self.waits(request, key):
+            self._background.put(key, lambda wanted: work())
 
     def close(self) -> None:
         """Throw away what waits."""

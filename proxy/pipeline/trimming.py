@@ -19,7 +19,7 @@ from proxy.pipeline.gathering import Gathered, Gatherer, by_slot
 from proxy.pipeline.intake import Incoming, Reading
 from proxy.pipeline.noting import Noting
 from proxy.pipeline.outcome import Action, Outcome
-from proxy.pipeline.preparation import Given, serves
+from proxy.pipeline.preparation import Clusters, Given, serves
 from proxy.pipeline.prompt import Prompt, assemble, marked, window
 from proxy.pipeline.uses import said
 from proxy.recall.recalling import wanted, without_recall
@@ -137,8 +137,11 @@ class Trimming:
         first_seen: FirstSeen = _unknown,
         now: float | None = None,
         made: Plan | None = None,
+        clusters: Clusters | None = None,
     ) -> Ledger:
         """The ledger after a cut, which every recall note goes with; by the plan `made` ahead, where that serves.
+
+        `clusters` are those of slots that were made ahead.
 
         Raises:
             ClientError: 400 context_length_exceeded or too_many_messages, 413 request_too_large, where it does not fit
@@ -165,6 +168,7 @@ class Trimming:
                 reading.pins,
                 content=self._content,
                 uses=said(reading.chat) if Need.USES in policy.needs else None,
+                clusters=clusters.by_slot if clusters is not None else {},
                 first_seen=first_seen,
                 target=history,
             )

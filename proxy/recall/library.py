@@ -41,6 +41,10 @@ class Library:
             self._keys.put(message.digest, known, len(known))
         return known
 
+    def has_read(self, message: Message) -> bool:
+        """Whether the message's passage is there."""
+        return self._passages.get(message.digest) is not None
+
     def passage(self, message: Message) -> Passage:
         """The message as `relevance` reads it."""
         known = self._passages.get(message.digest)

@@ -2,20 +2,25 @@
 
 import asyncio
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from policies import clusters, registry
 from proxy import wire
 from proxy.conversations import Conversations
+from proxy.conversations.background import Background
 from proxy.embeddings import EmbedderMissing, Embeddings
 from proxy.pipeline import Pipeline
 from proxy.pipeline.gathering import Gathered, Gatherer, by_slot, last_user
 from proxy.pipeline.intake import Incoming
-from proxy.pipeline.outcome import Action
+from proxy.pipeline.outcome import Action, Outcome
+from proxy.pipeline.preparation import Preparation
 from proxy.recall.library import Library
+from proxy.route import Route, Targets
 from proxy.stores.memory import MemoryStore
 from proxy.tokens import counter
 from proxy.wire import grouping
@@ -23,6 +28,7 @@ from proxy.wire.chat import Message
 from tests.proxy.dialogues import Message as Json
 from tests.proxy.dialogues import assistant, body, call, dialogue, route, system, user
 
+DEEP = Targets(evict=0.55, emergency=0.50)  # so that hybrid goes by meaning
 TOPICS = ("crane", "tide", "pilot")
 
 
@@ -168,22 +174,127 @@ def test_a_request_goes_through_without_vectors_and_its_record_says_so(
     assert outcome.record()["gathered"] == {"vectors": 0, "waited": waited, "late": 33, "without": "vectors"}
 
 
+async def test_a_note_alone_needs_vectors_of_what_it_may_quote(embedder: ByTopic, embeddings: Embeddings) -> None:
+    found = await Gatherer(embeddings, Library(), wait_s=5).gather(read(TALK), dense=True, only={1, 4})
+
+    assert sorted(found.vectors) == [1, 4, 5]
+    assert sorted(embedder.asked) == ["The crane is red.", "The pilot is Ida.", "Which tide?"]
+
+
+class Desk:
+    """A pipeline whose turns end when they are told to, and whose background work is waited for."""
+
+    def __init__(self, embeddings: Embeddings) -> None:
+        self.background = Background()
+        self.preparation = Preparation(self.background)
+        self.conversations = Conversations(MemoryStore(), salt=b"salt", ttl_s=60)
+        self.embeddings = embeddings
+        self.pipeline = Pipeline(
+            lambda chosen, _: chosen.window, self.conversations, embeddings=embeddings, preparation=self.preparation
+        )
+
+    async def turn(self, through: Route, messages: Sequence[Json], reply: Json | None) -> Outcome:
+        outcome = await self.pipeline.run(Incoming(route=through, body=body(messages)))
+        assert outcome.turn is not None
+        assert outcome.faults == []
+        await outcome.turn.end()
+        if outcome.prepare is not None:
+            outcome.prepare(reply)
+        async with asyncio.timeout(10):
+            while self.background.counts.busy or self.embeddings.stats.waiting:  # noqa: ASYNC110 - threads
+                await asyncio.sleep(0.005)
+        return outcome
+
+    async def close(self) -> None:
+        self.background.close()
+        await self.conversations.close()
+
+
+@pytest.fixture
+async def desk(embeddings: Embeddings) -> AsyncIterator[Desk]:
+    made = Desk(embeddings)
+    yield made
+    await made.close()
+
+
+def tokens_of(messages: Sequence[Json]) -> int:
+    return sum(map(counter("gpt-4o").message, read(messages)))
+
+
+REPLIES = [pytest.param(assistant("The crane is free."), id="answered"), pytest.param(None, id="broken off")]
+
+
+@pytest.mark.parametrize("reply", REPLIES)
 @pytest.mark.parametrize(("utilization", "embedded"), [(0.5, False), (0.8, True)], ids=["below warn", "from warn on"])
 async def test_vectors_are_prepared_from_warn_on_when_the_turn_has_ended(
-    embedder: ByTopic, embeddings: Embeddings, utilization: float, embedded: bool
+    embedder: ByTopic, desk: Desk, utilization: float, embedded: bool, reply: Json | None
 ) -> None:
-    conversations = Conversations(MemoryStore(), salt=b"salt", ttl_s=60)
     messages = dialogue(16)
-    used = sum(map(counter("gpt-4o").message, read(messages)))
-    pipeline = Pipeline(lambda chosen, _: chosen.window, conversations, embeddings=embeddings)
-    outcome = await pipeline.run(Incoming(route=route("rwr", window=int(used / utilization)), body=body(messages)))
-    await conversations.close()
+    through = route("rwr", window=int(tokens_of(messages) / utilization))
+    outcome = await desk.turn(through, messages, reply)
 
-    assert embedder.asked == []
-    assert (outcome.after is not None) is embedded
-    if outcome.after is not None:
-        outcome.after()
-        async with asyncio.timeout(5):
-            while len(embedder.asked) < len(messages) - 1:  # noqa: ASYNC110 - it has a thread, and no event
-                await asyncio.sleep(0.01)
-        assert embedder.asked[0] == messages[-1]["content"], "the newest first"
+    expected = [*messages[1:], *([reply] if reply else [])]
+    assert outcome.prepared == "none"
+    assert sorted(embedder.asked) == sorted(m["content"] for m in expected if embedded)
+    if embedded:
+        assert messages[-1]["content"] in embedder.asked[:2], "the prompt first, and then the newest"
+
+
+async def test_it_is_the_prompt_as_it_was_sent_that_counts(embedder: ByTopic, desk: Desk) -> None:
+    """After a cut the conversation as the client has it is far over `warn`, and what is sent of it is not."""
+    messages = dialogue(16)
+    through = route("priority", window=int(tokens_of(messages) / 0.96))
+    cut = await desk.turn(through, messages, assistant("Yes."))
+    through = replace(through, policy=registry.create("rwr"))
+    onward = await desk.turn(through, [*messages, assistant("Yes."), user("The crane?")], assistant("No."))
+
+    assert cut.trigger is not None
+    assert onward.trigger is None
+    assert onward.utilization_before is not None
+    assert onward.utilization_before > 0.9
+    gone = set(outcome_texts(messages, cut))
+    assert set(embedder.asked) <= {*gone, "The crane?"}, "for a note: what may come back, and the prompt"
+
+
+def outcome_texts(messages: Sequence[Json], outcome: Outcome) -> list[str]:
+    return [messages[int(id_[1:])]["content"] for id_ in outcome.fates]
+
+
+async def test_a_turn_that_adds_two_messages_embeds_two(embedder: ByTopic, desk: Desk) -> None:
+    messages, reply, prompt = dialogue(16), assistant("The crane is free."), user("Which crane?")
+    through = route("hybrid", window=int(tokens_of([*messages, reply, prompt]) / 0.851), targets=DEEP)
+    await desk.turn(through, messages, reply)
+    before = len(embedder.asked)
+    cut = await desk.turn(through, [*messages, reply, prompt], None)
+
+    assert cut.trigger is not None
+    assert cut.prepared == "parts"
+    assert embedder.asked[before:] == ["Which crane?"], "the reply was known when its turn ended"
+
+
+@pytest.mark.parametrize("policy", ["hybrid", "semantic_cluster"])
+async def test_clusters_come_prepared_and_take_in_what_is_new(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, policy: str
+) -> None:
+    made: list[int] = []
+
+    def counting(rows: NDArray[np.float32], k: int) -> list[int]:
+        made.append(len(rows))
+        return kmeans(rows, k)
+
+    kmeans = clusters._kmeans
+    monkeypatch.setattr(clusters, "_kmeans", counting)
+    messages, added = dialogue(16, size=60), [assistant("The crane is free."), user("Which crane?")]
+    whole = [*messages, *added, assistant("The red one."), user("And the tide?")]
+    options = {"summaries": 0.3}
+    through = route(policy, options, window=int(tokens_of(whole) / 0.851), targets=DEEP)
+    await desk.turn(through, messages, added[0])
+    first = len(made)
+    await desk.turn(through, [*messages, *added], whole[-2])
+    cut = await desk.turn(through, whole, None)
+
+    assert first == 1
+    assert len(made) == first, "what is new joins the nearest"
+    assert cut.trigger is not None
+    assert cut.window is not None
+    assert any(slot.cluster is not None for slot in cut.window.slots)

@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
+from policies import registry
 from policies.fifo import Fifo
 from policies.plan import Evict, Plan
-from policies.types import Context, Slot, Window
+from policies.types import Clusterer, Context, Slot, Window
 from proxy.conversations.background import Background
 from proxy.conversations.identity import chain
-from proxy.pipeline.preparation import Preparation, Rehearsal, serves
+from proxy.pipeline.preparation import Clustering, Clusters, Job, Preparation, Rehearsal, serves
 from proxy.wire.canonical import digest
 from proxy.wire.chat import Message as Read
 from tests.fakes.upstream import Exchange, FakeUpstream
@@ -23,6 +24,9 @@ from tests.validator import worsened
 
 PLAN = Plan("fifo", (Evict("m1", None, "oldest"),))
 REPLY = assistant("Berth 4.")
+
+
+NOBODYS = Job(Preparation(Background()), b"nobody", b"nobody")
 
 
 def request(*texts: str) -> tuple[bytes, ...]:
@@ -36,17 +40,19 @@ def longer(first: tuple[bytes, ...], *messages: Message) -> tuple[bytes, ...]:
 class Planner:
     """Work that can be held up, and that counts how often it was done."""
 
-    def __init__(self, plan: Plan | None = PLAN) -> None:
+    def __init__(self, plan: Plan | None = PLAN, decision: str = "") -> None:
         self.plan = plan
+        self.decision = decision
         self.go = threading.Event()
         self.done = threading.Event()
-        self.replies: list[Read] = []
+        self.replies: list[Read | None] = []
 
-    def __call__(self, reply: Read) -> Plan | None:
+    def __call__(self, reply: Read | None, job: Job) -> None:
         self.go.wait(5)
         self.replies.append(reply)
+        if self.plan is not None:
+            job.plan(self.plan, self.decision)
         self.done.set()
-        return self.plan
 
 
 @pytest.fixture
@@ -65,12 +71,12 @@ def settle(background: Background, planner: Planner) -> None:
 
 
 def test_a_plan_is_found_by_whoever_goes_on_from_the_reply(background: Background) -> None:
-    preparation, planner, first = Preparation(background), Planner(), request("a", "b")
-    preparation.put(first, REPLY, "d1", planner)
+    preparation, planner, first = Preparation(background), Planner(decision="d1"), request("a", "b")
+    preparation.put(first, REPLY, planner)
     settle(background, planner)
 
     onward = longer(first, REPLY, user("And tomorrow?"))
-    assert planner.replies[0].text == "Berth 4."
+    assert [reply and reply.text for reply in planner.replies] == ["Berth 4."]
     assert preparation.take(onward, "d1") == PLAN
     assert preparation.take(longer(onward, user("Or later?")), "d1") == PLAN
     assert preparation.take(onward, "d2") is None, "it was made under another ledger"
@@ -80,7 +86,7 @@ def test_a_plan_is_found_by_whoever_goes_on_from_the_reply(background: Backgroun
 
 def test_what_makes_no_plan_leaves_none(background: Background) -> None:
     preparation, planner, first = Preparation(background), Planner(None), request("a")
-    preparation.put(first, REPLY, "", planner)
+    preparation.put(first, REPLY, planner)
     settle(background, planner)
 
     assert preparation.take(longer(first, REPLY), "") is None
@@ -93,8 +99,8 @@ def test_when_a_turn_begins_the_work_on_its_conversation_is_thrown_away(
 ) -> None:
     preparation, planner, before, first = Preparation(background), Planner(), Planner(), request("a")
     if not runs:
-        background.put(b"something else", lambda wanted: before(None) and None)  # type: ignore[arg-type]
-    preparation.put(first, REPLY, "", planner)
+        background.put(b"something else", lambda wanted: before(None, NOBODYS))
+    preparation.put(first, REPLY, planner)
     preparation.begin(longer(first, REPLY, user("And?")) if onward else first)
     before.go.set()
     settle(background, planner)
@@ -107,12 +113,41 @@ def test_only_so_many_plans_are_kept(background: Background) -> None:
     planner.go.set()
     firsts = [request(text) for text in "abc"]
     for first in firsts:
-        preparation.put(first, REPLY, "", planner)
+        preparation.put(first, REPLY, planner)
         settle(background, planner)
 
     assert [preparation.take(longer(first, REPLY), "") for first in firsts] == [None, PLAN, PLAN]
     with pytest.raises(ValueError, match="size: must be at least 1, got 0"):
         Preparation(background, size=0)
+
+
+def test_clusters_hold_whatever_was_decided_and_their_work_goes_on_in_pieces(background: Background) -> None:
+    preparation, first, made = Preparation(background), request("a", "b"), Clusters({"m1": 0}, 1)
+    jobs: list[Job] = []
+    preparation.put(first, None, lambda reply, job: jobs.append(job))
+    settle(background, Planner())
+    jobs[0].later(lambda: jobs[0].clusters(made))
+    settle(background, Planner())
+
+    assert preparation.clusters(first) == made
+    assert preparation.clusters(longer(first, REPLY, user("And?"))) == made
+    assert preparation.clusters(request("a")) is None
+
+
+def test_once_a_turn_begins_nothing_more_is_kept_or_begun(background: Background) -> None:
+    preparation, first = Preparation(background), request("a")
+    jobs: list[Job] = []
+    preparation.put(first, REPLY, lambda reply, job: jobs.append(job))
+    settle(background, Planner())
+    preparation.begin(longer(first, REPLY, user("And?")))
+    jobs[0].clusters(Clusters({"m1": 0}, 1))
+    jobs[0].plan(PLAN, "")
+    jobs[0].later(lambda: jobs.append(jobs[0]))
+    settle(background, Planner())
+
+    onward = longer(first, REPLY)
+    assert not jobs[0].wanted
+    assert (preparation.clusters(onward), preparation.take(onward, ""), len(jobs)) == (None, None, 1)
 
 
 def window(*tokens: int, pinned: int | None = None) -> Window:
@@ -135,6 +170,19 @@ def test_a_rehearsal_leaves_room_for_what_is_to_come() -> None:
 
     assert len(rehearsal.plan(window(100, 100, 100, 100), 300, Context()).actions) == 2
     assert rehearsal.made is not None
+
+
+@pytest.mark.parametrize("policy", ["hybrid", "semantic_cluster"])
+def test_clusters_are_asked_for_without_a_cut(policy: str) -> None:
+    chosen = registry.create(policy, {"summaries": 0.3})
+    assert isinstance(chosen, Clusterer)
+    seen = window(*[200] * 12, pinned=0)
+    clustering = Clustering(chosen)
+
+    assert clustering.plan(seen, 1200, Context(summary_tokens=200)).actions == ()
+    assert clustering.slots == 12
+    assert set(clustering.made) == {f"m{n}" for n in range(1, 11)}, "what may go, before the prompt"
+    assert clustering.needs == chosen.needs
 
 
 def settings(policy: str) -> str:
