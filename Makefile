@@ -17,7 +17,7 @@ COMPILE := PIP_CONFIG_FILE=/dev/null PIP_FIND_LINKS= PIP_EXTRA_INDEX_URL= $(BIN)
 	--generate-hashes --strip-extras --allow-unsafe --no-header --no-annotate --no-emit-options
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-dev run test lint format lock clean
+.PHONY: help install install-dev run test clients lint format lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -31,6 +31,11 @@ run: install  ## run the proxy on its defaults; ARGS="--port 9000 --config confi
 
 test: lint  ## format check, linter, types, tests; ARGS="-k config" passes options to pytest
 	$(BIN)/pytest -n 2 $(ARGS)
+
+clients: install-dev  ## run other clients through the proxy, each in an environment of its own, and list them in the README
+	$(BIN)/python -m tests.clients.environments
+	$(BIN)/pytest -m clients $(ARGS) tests/clients
+	$(BIN)/python -m tests.clients.table
 
 lint: install-dev  ## format check, linter, types
 	$(BIN)/ruff format --check .
@@ -49,7 +54,7 @@ lock: install-dev  ## write the lock files anew; ARGS=--upgrade takes the newest
 		| $(COMPILE) $(ARGS) -c requirements.lock -c requirements-build.lock -o requirements-dev.lock -
 
 clean:  ## remove .venv, caches and built packages
-	rm -rf $(VENV) dist build .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .clients tests/clients/node/node_modules dist build .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:
