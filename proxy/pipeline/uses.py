@@ -1,5 +1,6 @@
 """When each slot was last taken up by a later one, and how often: worked out once for each message. (pure)"""
 
+from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -13,7 +14,7 @@ class Said:
     """The keywords of a group, and the places of the groups before it that it takes up."""
 
     words: Words
-    takes: tuple[int, ...]
+    takes: "array[int]"  # a tuple of integers takes nine times the memory, and there may be millions of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,8 @@ def said(chat: Chat) -> tuple[Said, ...]:
         "\n".join(messages[i].text for i in range(g.messages[0], end + 1)) for g, end in zip(groups, ends, strict=True)
     )
     own = [each.words if each is not None else words(text) for each, text in zip(found, texts, strict=True)]
-    made = [Said(*each) for each in zip(own[start:], mentions(own, start), strict=True)]
+    taken = (array("i", each) for each in mentions(own, start))
+    made = [Said(*each) for each in zip(own[start:], taken, strict=True)]
     values: list[Said | None] = [*known, *([None] * (len(messages) - len(known)))]
     for end, each in zip(ends[start:], made, strict=True):
         values[end] = each

@@ -1,5 +1,6 @@
 """What later messages take up is worked out once for each message, and comes to the same as working it out anew."""
 
+import sys
 from collections.abc import Sequence
 
 import pytest
@@ -43,7 +44,7 @@ TALK = [
 def test_a_group_takes_up_those_before_it() -> None:
     found = said(wire.parse(body(TALK)))
 
-    assert [each.takes for each in found] == [(), (), (1,), (), (1, 2), (2, 4)]
+    assert [list(each.takes) for each in found] == [[], [], [1], [], [1, 2], [2, 4]]
     assert uses(found, range(6)) == {1: Use(4, 2), 2: Use(5, 2), 4: Use(5, 1)}
     assert uses(found, [0, 1, 5]) == {}, "what is gone takes nothing up"
 
@@ -85,3 +86,12 @@ def test_piece_by_piece_is_the_same_as_at_once(added: list[Message], cuts: list[
 
     found, anew = said(reader.read(messages)), said(wire.parse(body(messages)))
     assert [each.takes for each in found] == [each.takes for each in anew]
+
+
+def test_what_like_messages_take_up_is_small() -> None:
+    """Two thousand messages with the same few words take two million others up."""
+    found = said(wire.parse(body([user(f"tide berth crane {n % 3}") for n in range(2000)])))
+
+    pairs = sum(len(each.takes) for each in found)
+    assert pairs > 1_000_000
+    assert sum(sys.getsizeof(each.takes) for each in found) < 5 * pairs
