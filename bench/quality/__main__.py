@@ -2,6 +2,7 @@
 
     python -m bench.quality FILE... [--budgets 0.05,0.10,0.25,0.50] [--policies tail,relevance,...] [--json OUT]
     python -m bench.quality FILE... --policies hybrid --vectors waited,prepared,cold
+    python -m bench.quality --planted 20 --replay
     python -m bench.quality FILE... --replay [--settings "recall: {budget: 0.2}"] [--policies tail,hybrid,...]
 
 A FILE is JSON lines of recorded conversations: `{id, messages, tools?, qas: [{question, evidence, evidence_mode?}]}`
@@ -24,6 +25,9 @@ turns from `warn` on had made; the rest within the time limit) or `cold` (none a
 They are kept in the user's cache folder, so that a second run is quick, but not where time counts; `--model none` does
 without.
 
+With `--planted` the conversations are dialogues with facts planted in them (see bench/quality/planted.py) instead: the
+share of facts that are sent verbatim when they are asked for is fact retention.
+
 With `--results` each measurement is kept as it is made, and `--resume` goes on after a stop.
 """
 
@@ -36,7 +40,9 @@ import typer
 from rich.console import Console
 
 from bench import asking
+from bench.data import Conversation, read
 from bench.quality import evidence
+from bench.quality.planted import dialogues
 from bench.results import Results
 from bench.supply import State
 from bench.tables import show
@@ -53,13 +59,17 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 @app.command()
 def main(
-    files: Annotated[list[Path], typer.Argument(exists=True, dir_okay=False)],
+    files: Annotated[list[Path] | None, typer.Argument(exists=True, dir_okay=False)] = None,
     budgets: Annotated[str, typer.Option(help="Shares of the conversation's size, by commas.")] = BUDGETS,
     policies: Annotated[str, typer.Option(help="Policies or ways, by commas.")] = ",".join(OWN),
     model: Annotated[
         str, typer.Option(help="Model of the vectors by name or path; none: words alone.")
     ] = DEFAULT_MODEL,
     states: Annotated[str, typer.Option("--vectors", help="waited, prepared, cold, by commas.")] = State.WAITED.value,
+    planted: Annotated[int, typer.Option(min=0, help="So many dialogues with planted facts.")] = 0,
+    messages: Annotated[int, typer.Option(help="With --planted: of each dialogue.")] = 400,
+    facts: Annotated[int, typer.Option(help="With --planted: in each dialogue.")] = 20,
+    seed: Annotated[int, typer.Option(help="With --planted: of all that is drawn.")] = 7,
     every: Annotated[int, typer.Option(min=1, help="Take every n-th probe only.")] = 1,
     replay: Annotated[bool, typer.Option(help="Send turn by turn, and ask at the end.")] = False,
     settings: Annotated[str, typer.Option(help="With --replay: settings of the route, as in a configuration.")] = "",
@@ -72,6 +82,7 @@ def main(
     names = tuple(policies.split(","))
     shares = shares_of(budgets)
     found = results_of(results, resume)
+    sources = sources_of(files, planted, messages, facts, seed)
     try:
         routes = {name: asking.route(name, settings) for name in names} if replay else None
         if not replay:
@@ -85,21 +96,36 @@ def main(
     )
     figures: dict[str, Any] = {}
     with found.stoppable():
-        for file in files:
-            tallies, wanted = evidence.measure(file, plan, opened(model), found)
-            figures[file.stem] = {
+        for name, conversations in sources.items():
+            tallies, wanted = evidence.measure(name, conversations, plan, opened(model), found)
+            figures[name] = {
                 label: {f"{share:g}": tally.figures() for share, tally in zip(shares, row, strict=True)}
                 for label, row in tallies.items()
             }
             show(
                 Console(),
-                f"{file.stem}: evidence kept in %, {wanted} requests (over: % above the budget)",
+                f"{name}: evidence kept in %, {wanted} requests (over: % above the budget)",
                 ["", *(f"{share:.0%}" for share in shares), "over", "ms"],
-                _rows(figures[file.stem]),
+                _rows(figures[name]),
                 markdown,
             )
     if out is not None:
         out.write_text(json.dumps(figures, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def sources_of(
+    files: Iterable[Path] | None, planted: int, messages: int, facts: int, seed: int
+) -> dict[str, list[Conversation]]:
+    """The conversations that arguments and options name, by where they are from. Raises typer.BadParameter."""
+    try:
+        found = {file.stem: [*read(file)] for file in files or ()}
+        if planted:
+            found["planted"] = [*dialogues(planted, messages, facts, seed)]
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    if not found:
+        raise typer.BadParameter("give a FILE, or --planted with a number of dialogues")
+    return found
 
 
 def shares_of(budgets: str) -> tuple[float, ...]:

@@ -1,13 +1,12 @@
 """Evidence kept, measured conversation by conversation: cut to a budget at once, or replayed turn by turn."""
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from bench import asking, replaying
-from bench.data import Conversation, read
+from bench.data import Conversation
 from bench.facts import Probe, probes
 from bench.progress import bar
 from bench.quality.tally import Tally
@@ -63,11 +62,11 @@ class Plan:
             return reads_prompt(self.routes[name].policy)
         return name not in OWN and reads_prompt(registry.create(name))
 
-    def key(self, file: Path, conversation: Conversation, row: Row) -> dict[str, Any]:
+    def key(self, name: str, conversation: Conversation, row: Row) -> dict[str, Any]:
         """What one measurement is of."""
         return {
             "measure": "evidence" if self.routes is None else "evidence, replayed",
-            "file": file.stem,
+            "file": name,
             "conversation": conversation.id,
             "data": fingerprint(conversation.record),
             "way": row.label,
@@ -87,30 +86,30 @@ class Task:
 
 
 def measure(
-    file: Path, plan: Plan, vectors: DiskVectors | None, results: Results
+    name: str, conversations: Iterable[Conversation], plan: Plan, vectors: DiskVectors | None, results: Results
 ) -> tuple[dict[str, list[Tally]], int]:
-    """A file's tallies, by the label of the way one for each budget, and how many probes there were.
+    """The tallies of conversations, by the label of the way one for each budget, and how many probes there were.
 
-    What is in `results` is not measured again. Raises PolicyError for a name that is no way's, ValueError for a line
-    that is no conversation.
+    `name` says where they are from. What is in `results` is not measured again. Raises PolicyError for a name that is
+    no way's.
     """
-    wanted = [(each, [*probes(each)][:: plan.every]) for each in read(file)]
+    wanted = [(each, [*probes(each)][:: plan.every]) for each in conversations]
     wanted = [(each, asked) for each, asked in wanted if asked]
     rows = plan.rows
     todo = [
-        Task(each, asked, row) for each, asked in wanted for row in rows if plan.key(file, each, row) not in results
+        Task(each, asked, row) for each, asked in wanted for row in rows if plan.key(name, each, row) not in results
     ]
     if vectors is not None:
-        _embed(file.stem, vectors, todo, slots="relevance" in plan.names)
+        _embed(name, vectors, todo, slots="relevance" in plan.names)
     measured = _cut(todo, plan, vectors) if plan.routes is None else _replayed(todo, plan.routes, plan.shares, vectors)
-    with bar(f"{file.stem}: requests", sum(len(task.asked) for task in todo)) as advance:
+    with bar(f"{name}: requests", sum(len(task.asked) for task in todo)) as advance:
         for task, tallies in zip(todo, measured, strict=True):
-            results.put(plan.key(file, task.conversation, task.row), [tally.sums() for tally in tallies])
+            results.put(plan.key(name, task.conversation, task.row), [tally.sums() for tally in tallies])
             advance(len(task.asked))
     found = {row.label: [Tally() for _ in plan.shares] for row in rows}
     for each, _ in wanted:
         for row in rows:
-            for tally, sums in zip(found[row.label], results.get(plan.key(file, each, row)), strict=True):
+            for tally, sums in zip(found[row.label], results.get(plan.key(name, each, row)), strict=True):
                 tally.merge(sums)
     return found, sum(len(asked) for _, asked in wanted)
 

@@ -69,7 +69,7 @@ def _slice(conversation: Conversation, number: int, system: list[dict[str, Any]]
     first = next((index for index, message in enumerate(messages) if message["role"] == "user"), None)
     common = sorted(constraints | ({first} if first is not None else set()))
     name = f"{conversation.id}-{number}"
-    record = {**conversation.record, "qas": [question for question, _ in asked], "slice": number}
+    record = {"id": name, "qas": [{**question, "evidence": sorted(evidence)} for question, evidence in asked]}
     intents = []
     for index, (question, evidence) in enumerate(asked):
         own = (evidence,) if question.get("evidence_mode") == "any" else tuple(frozenset({e}) for e in sorted(evidence))

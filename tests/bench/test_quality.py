@@ -105,6 +105,36 @@ def test_the_command_prints_a_table_and_writes_figures(tmp_path: Path) -> None:
     assert figures["tail"]["0.25"]["kept"] == 0
 
 
+def test_planted_facts_need_no_data(tmp_path: Path) -> None:
+    arguments = [
+        "--planted",
+        "1",
+        "--messages",
+        "60",
+        "--facts",
+        "4",
+        "--replay",
+        "--budgets",
+        "0.3",
+        "--model",
+        "none",
+    ]
+
+    result = CliRunner().invoke(app, [*arguments, "--policies", "newest,hybrid", "--json", str(tmp_path / "out")])
+
+    assert result.exit_code == 0, result.output
+    figures = json.loads((tmp_path / "out").read_text())["planted"]
+    assert figures["newest"]["0.3"]["kept"] == 0
+    assert figures["hybrid"]["0.3"]["kept"] > 50
+
+
+def test_without_conversations_it_says_what_would_do() -> None:
+    result = CliRunner().invoke(app, ["--model", "none"])
+
+    assert result.exit_code == 2
+    assert "give a FILE, or --planted" in " ".join(result.output.replace("│", " ").split())
+
+
 @pytest.mark.parametrize("replay", [False, True])
 def test_a_run_that_is_resumed_measures_nothing_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, replay: bool
