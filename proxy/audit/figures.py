@@ -35,6 +35,7 @@ class Figures:
         self._loaded = _Loaded()
         self._known: dict[str, dict[str, int]] = {name: {} for name in _NAMES}
         self._lock = Lock()
+        self._latest: tuple[_Loaded, Filter, _Loaded] | None = None  # one page asks for the same period several times
 
     def refresh(self, decisions: Decisions) -> None:
         """Take over what came since the last time, and forget what the store has forgotten. Raises sqlite3.Error."""
@@ -73,7 +74,14 @@ class Figures:
         return [(start + int(each.name) * step, replace(each, name="")) for each in found]
 
     def _chosen(self, which: Filter) -> _Loaded:
-        loaded = self._loaded
+        loaded, latest = self._loaded, self._latest
+        if latest is not None and latest[0] is loaded and latest[1] == which:
+            return latest[2]
+        chosen = self._choose(loaded, which)
+        self._latest = (loaded, which, chosen)
+        return chosen
+
+    def _choose(self, loaded: _Loaded, which: Filter) -> _Loaded:
         mask = np.ones(loaded.figures.shape[1], bool)
         time = loaded.figures[1]
         if which.since is not None:

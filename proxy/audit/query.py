@@ -73,14 +73,21 @@ class Decisions:
     def conversations(self, which: Filter, *, limit: int = 50) -> list[dict[str, Any]]:
         """Conversations, the latest first: how many requests, cuts and tokens saved, how full, under which policy."""
         where, values = which.where()
+        # To group all that is kept takes long; the latest ones stand at the end.
+        newest = f"SELECT conversation FROM decisions WHERE conversation IS NOT NULL AND {where} ORDER BY id DESC"  # noqa: S608
+        latest: dict[str, None] = {}
+        for (conversation,) in self._connection.execute(newest, values):
+            latest[conversation] = None
+            if len(latest) >= limit:
+                break
         query = f"""
             SELECT conversation, max(id) AS id, route, model, policy, max(time) AS last, min(time) AS first,
                 count(*) AS requests, sum("trigger" IS NOT NULL) AS cuts, sum(saved * changed) AS saved,
                 max(utilization_before) AS fullest, utilization_after, tokens_after, budget
-            FROM decisions WHERE conversation IS NOT NULL AND {where}
+            FROM decisions WHERE conversation IN ({", ".join("?" * len(latest))}) AND {where}
             GROUP BY conversation ORDER BY max(id) DESC LIMIT ?
         """  # noqa: S608 - column names and marks only
-        return self._rows(query, values, limit)
+        return self._rows(query, [*latest, *values], limit)
 
     def first(self) -> int:
         """The oldest row, 0 where there is none."""
