@@ -70,13 +70,16 @@ def _joined(slots: Sequence[Slot], known: Sequence[Slot], vectors: Mapping[str, 
     """The prepared clusters, and for a slot that has none the one whose middle is nearest, or a new one for all."""
     found = {slot.id: slot.cluster for slot in known if slot.cluster is not None}
     rest = [slot for slot in slots if slot.id not in found]
+    if not rest:
+        return found
     placed = [slot for slot in known if slot.id in vectors]
     late = [slot for slot in rest if slot.id in vectors] if placed else []
     if late:
         labels = np.array([found[slot.id] for slot in placed])
         rows = _rows(placed, vectors)
-        names = np.unique(labels)
-        middles = np.array([rows[labels == name].mean(axis=0) for name in names])
+        names, which = np.unique(labels, return_inverse=True)
+        middles = np.zeros((len(names), rows.shape[1]), dtype=np.float32)
+        np.add.at(middles, which, rows)
         middles /= np.maximum(np.linalg.norm(middles, axis=1, keepdims=True), 1e-9)
         nearest = names[np.argmax(_rows(late, vectors) @ middles.T, axis=1)]
         found.update((slot.id, int(label)) for slot, label in zip(late, nearest, strict=True))

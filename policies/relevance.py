@@ -114,8 +114,9 @@ def relevance(
 def bm25(asked: Terms, index: Index) -> Scores:
     """The BM25 score of each passage for the terms that are asked for, 0 or more."""
     found: list[tuple[float, list[tuple[int, int]]]] = []
+    everywhere = [passage.terms.counts for passage in index.passages]
     for term in asked.counts:
-        holders = [(i, count) for i, passage in enumerate(index.passages) if (count := passage.terms.counts.get(term))]
+        holders = [(i, counts[term]) for i, counts in enumerate(everywhere) if term in counts]
         if holders:
             found.append((math.log(1 + (len(index) - len(holders) + 0.5) / (len(holders) + 0.5)), holders))
     found.sort(key=lambda each: -each[0])
@@ -129,7 +130,8 @@ def bm25(asked: Terms, index: Index) -> Scores:
 
 def rarities(asked: Terms, everything: Sequence[Passage]) -> dict[str, float]:
     """How much each term that is asked says: its idf among all passages, in nats."""
-    held = {term: sum(term in passage.terms.counts for passage in everything) for term in asked.counts}
+    everywhere = [passage.terms.counts for passage in everything]
+    held = {term: sum([term in counts for counts in everywhere]) for term in asked.counts}
     return {term: math.log(1 + (len(everything) - n + 0.5) / (n + 0.5)) for term, n in held.items()}
 
 
@@ -147,9 +149,11 @@ def pooled(vectors: Vectors) -> NDArray[np.float32]:
 
 def _cosines(vectors: Sequence[Vectors], query: Vectors) -> Scores:
     """The cosine of the query with the best piece of each text."""
-    pieces = [np.atleast_2d(vector) for vector in vectors]
-    starts = np.cumsum([0, *(len(each) for each in pieces[:-1])])
+    pieces = [vector if vector.ndim == 2 else vector[None, :] for vector in vectors]
     close = np.concatenate(pieces).astype(np.float32) @ pooled(query)
+    if len(close) == len(pieces):
+        return close.astype(np.float64)
+    starts = np.cumsum([0, *map(len, pieces[:-1])])
     return np.maximum.reduceat(close, starts).astype(np.float64)
 
 

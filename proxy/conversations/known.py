@@ -4,6 +4,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from math import inf
 from typing import Literal, NamedTuple
 
 from proxy.conversations.ledger import Ledger
@@ -76,7 +77,7 @@ class Known:
 
         Messages of old turns may be given the time of an earlier one (see MAX_RUNS).
         """
-        run = bisect_right(self.seen, index, key=lambda seen: seen.first) - 1
+        run = bisect_right(self.seen, (index, inf)) - 1
         return float(self.seen[run].at) if run >= 0 else None
 
 

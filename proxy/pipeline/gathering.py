@@ -1,8 +1,9 @@
 """What a decision needs to know of the messages: vectors and their relevance to the prompt, within a time limit."""
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -190,21 +191,49 @@ def _without(wanted: Mapping[bytes, str], there: Collection[bytes]) -> dict[byte
     return {key: text for key, text in wanted.items() if key not in there}
 
 
-def by_slot(
-    groups: Sequence[Group], scores: Mapping[int, float], vectors: Mapping[int, Vectors]
-) -> tuple[Mapping[str, float], Mapping[str, object]]:
-    """Relevance and unit vector of each slot: the best of its messages', and the mean of theirs."""
-    similarity: dict[str, float] = {}
-    unit: dict[str, object] = {}
-    single: dict[str, Vectors] = {}  # most slots have one vector, which is one already: they are converted together
+def similarities(groups: Sequence[Group], scores: Mapping[int, float]) -> Mapping[str, float]:
+    """The relevance of each slot: the best of its messages'."""
+    found: dict[str, float] = {}
     for group in groups:
-        if found := [scores[i] for i in group.messages if i in scores]:
-            similarity[slot_id(group)] = max(found)
-        pieces = [np.atleast_2d(vectors[i]) for i in group.messages if i in vectors]
-        if len(pieces) == 1 and len(pieces[0]) == 1:
-            single[slot_id(group)] = pieces[0][0]
-        elif pieces:
-            unit[slot_id(group)] = pooled(np.concatenate(pieces))
-    if single:
-        unit |= zip(single, np.stack(list(single.values())).astype(np.float32), strict=True)
-    return similarity, unit
+        first = group.messages[0]
+        if len(group.messages) == 1:
+            if first in scores:
+                found[slot_id(group)] = scores[first]
+        elif own := [scores[i] for i in group.messages if i in scores]:
+            found[slot_id(group)] = max(own)
+    return found
+
+
+class Units(Mapping[str, object]):
+    """The unit vector of each slot: the mean of its messages' vectors; worked out once one of them is asked for."""
+
+    def __init__(self, groups: Sequence[Group], vectors: Mapping[int, Vectors]) -> None:
+        self._groups = groups
+        self._vectors = vectors
+
+    def __getitem__(self, slot: str) -> object:
+        return self._made[slot]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._made)
+
+    def __len__(self) -> int:
+        return len(self._made)
+
+    def __contains__(self, slot: object) -> bool:
+        return slot in self._made
+
+    @cached_property
+    def _made(self) -> Mapping[str, object]:
+        vectors = self._vectors
+        made: dict[str, object] = {}
+        single: dict[str, Vectors] = {}  # most slots have one vector, which is one already: they are converted together
+        for group in self._groups:
+            pieces = [np.atleast_2d(vectors[i]) for i in group.messages if i in vectors]
+            if len(pieces) == 1 and len(pieces[0]) == 1:
+                single[slot_id(group)] = pieces[0]
+            elif pieces:
+                made[slot_id(group)] = pooled(np.concatenate(pieces))
+        if single:
+            made |= zip(single, np.concatenate(list(single.values())).astype(np.float32), strict=True)
+        return made

@@ -138,7 +138,7 @@ def window(
             content,
             seen,
             use=None if taken_up is None else taken_up.get(g) or Use(g, 0),
-            cluster=clusters.get(slot_id(prompt.groups[g])),
+            cluster=clusters.get(slot_id(prompt.groups[g])) if clusters else None,
             pinned=g in pins,
             protected=g in protected,
         )
@@ -178,14 +178,19 @@ def _slot(
     protected: bool,
 ) -> Slot:
     group = prompt.groups[g]
-    messages = [m for i in group.messages if (m := prompt.messages[i]) is not None]
+    if len(group.messages) == 1:
+        first = prompt.messages[group.messages[0]]
+        messages, tokens = ([first] if first is not None else []), prompt.tokens[group.messages[0]]
+    else:
+        messages = [m for i in group.messages if (m := prompt.messages[i]) is not None]
+        tokens = sum([prompt.tokens[i] for i in group.messages])
     results = [m for m in messages if m.answers is not None] if group.kind is Kind.TOOL else []
     return Slot(
         id=slot_id(group),
         role=group.role,
         kind=group.kind,
-        text="\n".join([m.text for m in messages]) if len(messages) > 1 else messages[0].text,
-        tokens=sum([prompt.tokens[i] for i in group.messages]),
+        text=messages[0].text if len(messages) == 1 else "\n".join([m.text for m in messages]),
+        tokens=tokens,
         turn=g,
         created_at=seen[g],
         last_accessed_at=seen[use.last] if use is not None else None,
@@ -195,7 +200,7 @@ def _slot(
         protected=protected and not pinned,
         orphan=group.orphan,
         results=len(results),
-        result_tokens=sum(map(content, results)),
+        result_tokens=sum(map(content, results)) if results else 0,
     )
 
 

@@ -15,7 +15,7 @@ from proxy.pipeline import budget as budgets
 from proxy.pipeline import counted, thinning
 from proxy.pipeline.budget import Trigger
 from proxy.pipeline.decision import Decision, decide
-from proxy.pipeline.gathering import Gathered, Gatherer, by_slot
+from proxy.pipeline.gathering import Gathered, Gatherer, Units, similarities
 from proxy.pipeline.intake import Incoming, Reading
 from proxy.pipeline.noting import Noting
 from proxy.pipeline.outcome import Action, Outcome
@@ -271,10 +271,9 @@ class Trimming:
         return self._relevances
 
     def _by_slot(self, gathered: Gathered) -> tuple[Mapping[str, float], Mapping[str, object]]:
-        needs = self._incoming.trimmer.needs
-        scores = self._scores(gathered) if Need.SIMILARITY in needs else {}
-        vectors = gathered.vectors if Need.VECTORS in needs else {}
-        return by_slot(self._reading.groups, scores, vectors)
+        needs, groups = self._incoming.trimmer.needs, self._reading.groups
+        scores = similarities(groups, self._scores(gathered)) if Need.SIMILARITY in needs else {}
+        return scores, Units(groups, gathered.vectors if Need.VECTORS in needs else {})
 
     def render(self, ledger: Ledger, prompt: Prompt) -> None:
         """Splice the ledger into the body, unless the route only watches."""

@@ -36,10 +36,10 @@ def said(chat: Chat) -> tuple[Said, ...]:
     ends = [_end(group) for group in groups]
     found = [known[end] if end < len(known) else None for end in ends]
     start = next((place for place, each in enumerate(found) if each is None), len(found))
-    texts = (
-        "\n".join(messages[i].text for i in range(g.messages[0], end + 1)) for g, end in zip(groups, ends, strict=True)
-    )
-    own = [each.words if each is not None else words(text) for each, text in zip(found, texts, strict=True)]
+    own = [
+        words("\n".join([messages[i].text for i in range(group.messages[0], end + 1)])) if each is None else each.words
+        for group, end, each in zip(groups, ends, found, strict=True)
+    ]
     taken = (array("i", each) for each in mentions(own, start))
     made = [Said(*each) for each in zip(own[start:], taken, strict=True)]
     values: list[Said | None] = [*known, *([None] * (len(messages) - len(known)))]

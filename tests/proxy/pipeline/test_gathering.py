@@ -15,7 +15,7 @@ from proxy.conversations import Conversations
 from proxy.conversations.background import Background
 from proxy.embeddings import EmbedderMissing, Embeddings
 from proxy.pipeline import Pipeline
-from proxy.pipeline.gathering import Gathered, Gatherer, by_slot, last_user
+from proxy.pipeline.gathering import Gathered, Gatherer, Units, last_user, similarities
 from proxy.pipeline.intake import Incoming
 from proxy.pipeline.outcome import Action, Outcome
 from proxy.pipeline.preparation import Preparation
@@ -141,10 +141,11 @@ def test_relevance_is_by_words_and_vectors_and_leaves_instructions_out(embedding
 def test_a_slot_is_as_relevant_as_the_best_of_its_messages() -> None:
     groups = grouping.group(read(TALK))
     east, north = np.eye(1, 2, 0, dtype=np.float16), np.eye(1, 2, 1, dtype=np.float16)
-    similarity, vectors = by_slot(groups, {1: 0.1, 2: 0.2, 3: 0.9, 4: 0.3}, {1: east, 2: east, 3: north})
+    vectors = Units(groups, {1: east, 2: east, 3: north})
 
-    assert similarity == {"m1": 0.1, "m2": 0.9, "m4": 0.3}
+    assert similarities(groups, {1: 0.1, 2: 0.2, 3: 0.9, 4: 0.3}) == {"m1": 0.1, "m2": 0.9, "m4": 0.3}
     assert set(vectors) == {"m1", "m2"}
+    assert ("m2" in vectors, "m4" in vectors, len(vectors)) == (True, False, 2)
     assert np.allclose(np.asarray(vectors["m2"]), [0.5**0.5, 0.5**0.5], atol=1e-3)
     assert np.asarray(vectors["m1"]).dtype == np.float32
     assert np.asarray(vectors["m1"]).shape == (2,)
