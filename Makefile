@@ -17,14 +17,14 @@ COMPILE := PIP_CONFIG_FILE=/dev/null PIP_FIND_LINKS= PIP_EXTRA_INDEX_URL= $(BIN)
 	--generate-hashes --strip-extras --allow-unsafe --no-header --no-annotate --no-emit-options
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-dev run test clients lint format lock clean
+.PHONY: help install install-dev run test clients package sbom lint format lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 install: $(VENV)/.installed $(EMBEDDINGS)  ## make .venv with trimtab in it; WITH_EMBEDDINGS=0 leaves the model out
 
-install-dev: $(VENV)/.installed-dev  ## add what tests and linters need
+install-dev: $(VENV)/.installed-dev $(VENV)/.installed-bench  ## add what tests and linters need
 
 run: install  ## run the proxy on its defaults; ARGS="--port 9000 --config config.yaml" passes options
 	$(BIN)/trimtab serve $(ARGS)
@@ -36,6 +36,13 @@ clients: install-dev  ## run other clients through the proxy, each in an environ
 	$(BIN)/python -m tests.clients.environments
 	$(BIN)/pytest -m clients $(ARGS) tests/clients
 	$(BIN)/python -m tests.clients.table
+
+package: install-dev .tools/.installed  ## build what is published, and install and run it where there is nothing else
+	$(BIN)/pytest -m slow $(ARGS) tests/shipping
+
+sbom: .tools/.installed  ## write the bill of materials, dist/trimtab.cdx.json
+	@mkdir -p dist
+	.tools/bin/cyclonedx-py requirements --output-reproducible --pyproject pyproject.toml -o dist/trimtab.cdx.json requirements.lock
 
 lint: install-dev  ## format check, linter, types
 	$(BIN)/ruff format --check .
@@ -52,9 +59,11 @@ lock: install-dev  ## write the lock files anew; ARGS=--upgrade takes the newest
 		-o requirements-build.lock pyproject.toml
 	$(BIN)/python -c 'import tomllib; g = tomllib.load(open("pyproject.toml", "rb"))["dependency-groups"]; print(*g["dev"], *g["docs"], sep="\n")' \
 		| $(COMPILE) $(ARGS) -c requirements.lock -c requirements-build.lock -o requirements-dev.lock -
+	$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["bench"], sep="\n")' \
+		| $(COMPILE) $(ARGS) -c requirements.lock -c requirements-build.lock -c requirements-dev.lock -o requirements-bench.lock -
 
 clean:  ## remove .venv, caches and built packages
-	rm -rf $(VENV) .clients tests/clients/node/node_modules dist build .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .tools .clients tests/clients/node/node_modules dist build .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:
@@ -77,4 +86,13 @@ $(VENV)/.installed-embeddings: $(VENV)/.installed constraints-embeddings.txt
 
 $(VENV)/.installed-dev: $(VENV)/.installed $(EMBEDDINGS) requirements-dev.lock
 	$(PIP) install --require-hashes -r requirements-dev.lock
+	@touch $@
+
+$(VENV)/.installed-bench: $(VENV)/.installed-dev requirements-bench.lock
+	$(PIP) install --require-hashes -r requirements-bench.lock
+	@touch $@
+
+.tools/.installed: $(BIN)/python tests/shipping/requirements.txt
+	$(BIN)/python -m venv .tools
+	.tools/bin/python -m pip --disable-pip-version-check --quiet --no-input install -r tests/shipping/requirements.txt
 	@touch $@
