@@ -33,6 +33,7 @@ from pathlib import Path
 
 from bench import data, replaying
 from bench.data import Conversation
+from bench.progress import bar
 from bench.replaying import Call
 from policies.fifo import Fifo
 from proxy import config
@@ -41,6 +42,7 @@ from proxy.route import Route, Targets, Thresholds
 
 STEPS = (0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 1.0)
 PRICE = 0.25
+WITHOUT_RECALL = "recall: {budget: 0}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,10 +88,11 @@ def steps(high: float, low: float) -> Route:
 
 
 def ways(also: Sequence[str] = (), highs: Sequence[float] = STEPS) -> dict[str, Route]:
-    """The ways to cut, by name."""
+    """The ways to cut, by name; the default settings also without recall, to see what relevance costs the cache."""
     found = {"sliding window": steps(1.0, 1.0)}
     found |= {f"half-window steps from {high:g}": steps(high, high / 2) for high in highs}
-    return {**found, "default settings": defaults(), **{settings: defaults(settings) for settings in also}}
+    found |= {"default settings": defaults(), "without recall": defaults(WITHOUT_RECALL)}
+    return {**found, **{settings: defaults(settings) for settings in also}}
 
 
 def chosen(path: Path, window: float, longer_than: int) -> list[tuple[Conversation, int]]:
@@ -184,7 +187,11 @@ def main() -> None:
     if not conversations:
         parser.error(f"--longer-than: no conversation in {options.data} has more than {options.longer_than} tokens")
     sys.addaudithook(_connections)
-    rows = [asyncio.run(measure(name, route, conversations, options.price)) for name, route in routes.items()]
+    rows = []
+    with bar("ways", len(routes)) as advance:
+        for name, route in routes.items():
+            rows.append(asyncio.run(measure(name, route, conversations, options.price)))
+            advance()
     rows = [replace(row, cost=row.cost / rows[0].cost) for row in rows]
     print(f"{len(conversations)} conversations, {rows[0].requests} requests, cached tokens at {options.price:g}\n")
     show(rows)

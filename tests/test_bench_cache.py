@@ -147,8 +147,8 @@ def test_the_command_prints_the_table_and_writes_the_rows(
     cache.main()
 
     names = [each["name"] for each in json.loads((tmp_path / "rows").read_text())]
-    assert names == ["sliding window", *(f"half-window steps from {high:g}" for high in cache.STEPS), *names[-2:]]
-    assert names[-2:] == ["default settings", "policy: fifo"]
+    assert names == ["sliding window", *(f"half-window steps from {high:g}" for high in cache.STEPS), *names[-3:]]
+    assert names[-3:] == ["default settings", "without recall", "policy: fifo"]
     assert all(name in capsys.readouterr().out for name in ["1 conversations, 31 requests"])
 
 
