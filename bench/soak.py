@@ -2,7 +2,8 @@
 
 `python -m bench.soak --minutes 10 --streams 200` takes two cores. Conversations grow, are cut, and are dropped for new
 ones; 5 % of the requests meet a fault of the upstream or a client that leaves. Every answer without a fault must be
-whole and equal to the byte; at the end nothing may be left open.
+whole and equal to the byte; at the end nothing may be left open. What the proxy remembers of messages is bounded, and
+is filled to its bounds beforehand, so that memory which grows all the same is memory that leaks.
 """
 
 import argparse
@@ -17,24 +18,14 @@ from bench.served import Served, Vitals, served
 from bench.streams import FAULTS, LEAVES, Source, Stream, ask, judge, source
 
 SETTINGS = (
-    "defaults: {policy: priority, window: 1500, reserve_output: 300, hold: {wait_s: 0}}\nserver: {max_requests: 2000}"
+    "defaults: {policy: priority, window: 1500, reserve_output: 300, hold: {wait_s: 0}}\nserver: {max_requests: 2000}\n"
+    "state_ttl_s: 60"  # so that as many decisions expire as are made
 )
-WORDS = [
-    "tide",
-    "berth",
-    "crane",
-    "quay",
-    "pilot",
-    "ferry",
-    "anchor",
-    "mast",
-    "harbour",
-    "cargo",
-    "lantern",
-    "signal",
-    "rope",
-    "deck",
-]
+WORDS = ("tide", "berth", "crane", "quay", "pilot", "ferry", "anchor", "mast", "harbour", "cargo", "lantern", "signal")
+FILLING = 60  # requests before the soak, of so many messages each
+FILLED_WITH = 2_000
+MOST_MB = 8.0  # of growth from the second to the last fifth
+SETTLED_S = 40.0  # the longest that idle connections to an upstream are kept, and more
 
 
 @dataclass(slots=True)
@@ -55,6 +46,18 @@ class Report:
         fifth = max(1, len(self.samples) // 5)
         early, late = self.samples[fifth : 2 * fifth], self.samples[-fifth:]
         return statistics.median(v.rss_mb for v in late) - statistics.median(v.rss_mb for v in early or late)
+
+    def leaks(self) -> list[str]:
+        """What there is more of after it than before."""
+        if self.before is None or self.after is None:
+            return []
+        pairs = (
+            ("file descriptors", self.before.fds, self.after.fds),
+            ("tasks", self.before.tasks, self.after.tasks),
+            ("upstream connections", 0, self.left_open),
+            ("requests", 0, self.after.requests),
+        )
+        return [f"{name}: {after - before} more" for name, before, after in pairs if after > before]
 
 
 class Talk:
@@ -91,10 +94,35 @@ class Talk:
         return " ".join(self.rng.choices(WORDS, k=number))
 
 
-async def soak(seconds: float, streams: int, *, faulty: float = 0.05, chunks: int = 20, gap_s: float = 0.02) -> Report:
-    """Run a soak and report."""
+async def fill(port: int, requests: int) -> None:
+    """Requests with messages that nobody sent before, until the memory for what was read of them is full."""
+    rng = random.Random(time.time_ns())
+    for number in range(requests):
+        said = [" ".join(rng.choices(WORDS, k=60)) + f" {number}.{n}" for n in range(FILLED_WITH)]
+        messages = [{"role": ("user", "assistant")[n % 2], "content": text} for n, text in enumerate([*said, "now"])]
+        stream = Stream(seed=number, chunks=1)
+        got = await ask(port, stream, json.dumps({"model": "gpt-4o", "messages": messages}).encode())
+        if (problem := judge(stream, got)) is not None:
+            raise RuntimeError(f"filling, request {number}: {problem}")
+
+
+async def soak(
+    seconds: float,
+    streams: int,
+    *,
+    faulty: float = 0.05,
+    chunks: int = 20,
+    gap_s: float = 0.02,
+    filling: int = 0,
+    settled_s: float = 0.0,
+) -> Report:
+    """Run a soak, after so many requests that fill the proxy's memory, and report.
+
+    At the end idle connections get `settled_s` seconds to be closed.
+    """
     report = Report()
     async with source() as upstream, served(upstream.url, SETTINGS) as proxy:
+        await fill(proxy.port, filling)
         report.before = await proxy.vitals()
         until = time.perf_counter() + seconds
         talks = [Talk(number, report, faulty=faulty, chunks=chunks, gap_s=gap_s) for number in range(streams)]
@@ -103,17 +131,19 @@ async def soak(seconds: float, streams: int, *, faulty: float = 0.05, chunks: in
             report.samples.append(await proxy.vitals())
             await asyncio.wait({running}, timeout=max(0.5, seconds / 60))
         await running
-        await _quiet(proxy, upstream, report)
+        await _quiet(proxy, upstream, report, settled_s)
         report.trimmed = proxy.audit.read_bytes().count(b'"action":"trimmed"')
     return report
 
 
-async def _quiet(proxy: Served, upstream: Source, report: Report) -> None:
+async def _quiet(proxy: Served, upstream: Source, report: Report, settled_s: float) -> None:
     """Wait until nothing is under way, and note what is left then."""
-    for _ in range(150):
+    until = time.perf_counter() + settled_s
+    for _ in range(150 + int(5 * settled_s)):
         await asyncio.sleep(0.2)
         report.after, report.left_open = await proxy.vitals(), upstream.busy
-        if not report.left_open and not report.after.requests:
+        idle = not report.left_open and not report.after.requests
+        if idle and (not report.leaks() or time.perf_counter() > until):
             return
 
 
@@ -124,7 +154,9 @@ def main() -> None:
     parser.add_argument("--streams", type=int, default=200)
     parser.add_argument("--faulty", type=float, default=0.05, help="share of the requests that meet a fault")
     given = parser.parse_args()
-    report = asyncio.run(soak(given.minutes * 60, given.streams, faulty=given.faulty))
+    report = asyncio.run(
+        soak(given.minutes * 60, given.streams, faulty=given.faulty, filling=FILLING, settled_s=SETTLED_S)
+    )
     before, after = report.before, report.after
     assert before is not None
     assert after is not None
@@ -138,7 +170,8 @@ def main() -> None:
     print(f"tasks: {before.tasks} before, {max(v.tasks for v in report.samples)} at most, {after.tasks} after")
     print(f"upstream connections left open: {report.left_open}; requests left open: {after.requests}")
     print(f"wrong: {report.wrong or 'nothing'}")
-    raise SystemExit(1 if report.wrong or report.left_open or after.requests else 0)
+    print(f"left behind: {', '.join(report.leaks()) or 'nothing'}")
+    raise SystemExit(1 if report.wrong or report.leaks() or report.growth_mb() > MOST_MB else 0)
 
 
 if __name__ == "__main__":
