@@ -24,6 +24,7 @@ class Need(StrEnum):
 
     USES = "uses"  # last_accessed_at and reference_count of the slots
     SIMILARITY = "similarity"  # Context.similarity
+    RATINGS = "ratings"  # Context.similarity, as a model rates the slots
     VECTORS = "vectors"  # Context.vectors
     SUMMARIES = "summaries"  # Summarize actions can be fulfilled
 

@@ -10,7 +10,7 @@ from policies.types import Context, Need, Slot, Window
 
 Relevance = Literal["similarity", "keywords", "tags", "llm"]
 
-_GATHERED = frozenset({"similarity", "llm"})
+_GATHERED = {"similarity": Need.SIMILARITY, "llm": Need.RATINGS}
 
 
 def values(window: Window, context: Context, measure: Relevance) -> Mapping[str, float]:
@@ -56,4 +56,4 @@ def _found(window: Window, context: Context) -> Mapping[str, float]:
 
 def needs(measure: str) -> frozenset[Need]:
     """What has to be gathered for a measure."""
-    return frozenset({Need.SIMILARITY}) if measure in _GATHERED else frozenset()
+    return frozenset({_GATHERED[measure]}) if measure in _GATHERED else frozenset()

@@ -43,6 +43,7 @@ from proxy.pipeline import Pipeline
 from proxy.pipeline.evicted import Hooks, installed
 from proxy.pipeline.preparation import Preparation
 from proxy.preview import Preview
+from proxy.recall.ratings import Ratings
 from proxy.recall.summaries import UpstreamSummarizer
 from proxy.stores.contract import StoreError
 from proxy.stores.opening import open_store
@@ -205,6 +206,8 @@ async def opened(
         source = configs.vectors(config)
         embeddings = source.open(lambda name: _upstream(name, config, environ))
         stack.push_async_callback(asyncio.to_thread, embeddings.close)
+        ratings = Ratings(upstreams)
+        stack.push_async_callback(ratings.aclose)
         hooks = Hooks(installed())
         stack.push_async_callback(asyncio.to_thread, hooks.close)
         background = Background(size=BACKGROUND)
@@ -215,6 +218,7 @@ async def opened(
             embeddings=embeddings,
             wait_s=config.embeddings.wait_ms / 1000,
             summarizer=UpstreamSummarizer(upstreams),
+            ratings=ratings,
             hooks=hooks,
             # Where other workers decide too, a plan would rest on a ledger that may not be the last.
             preparation=Preparation(background, plans=config.state.lower().startswith("memory:")),

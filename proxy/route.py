@@ -85,6 +85,15 @@ class Summaries:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Ratings:
+    """Which model rates messages, where a policy goes by that, and how long it may take for some of them."""
+
+    upstream: str | None = None
+    model: str | None = None
+    deadline_s: float = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
     """The rules for the requests of one route. Tokens and seconds; None means «by the model» or «no limit»."""
 
@@ -112,6 +121,7 @@ class Route:
     recall_budget: float = 0.3
     recall_exclude_tools: frozenset[str] = frozenset()
     summaries: Summaries = field(default_factory=Summaries)
+    ratings: Ratings = field(default_factory=Ratings)
     merge_notes: bool = False  # notes are the first words of a user's message even where they could stand alone
     hold_wait_s: float = 2.0
     allow_overrides: bool = False

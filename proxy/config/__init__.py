@@ -185,8 +185,11 @@ def _references(filled: Mapping[str, object]) -> list[tuple[problems.Path, str]]
         if isinstance(upstream, str) and isinstance(upstreams, dict) and upstreams and upstream not in upstreams:
             message = f"no upstream is called {upstream!r}; {yaml_paths.suggest(upstream, upstreams)}"
             found.append((("routes", index, "upstream"), message))
-        if (problem := _unknown_upstream(one.get("summaries"), upstreams)) is not None:
-            found.append((("routes", index, "summaries", "upstream"), problem))
+        found += [
+            (("routes", index, section, "upstream"), problem)
+            for section in ("summaries", "ratings")
+            if (problem := _unknown_upstream(one.get(section), upstreams)) is not None
+        ]
     if (problem := _unknown_upstream(filled.get("embeddings"), upstreams)) is not None:
         found.append((("embeddings", "upstream"), problem))
     return found
@@ -251,6 +254,7 @@ def _route(settings: RouteSettings, config: Config) -> route.Route:
         recall_budget=settings.recall.budget,
         recall_exclude_tools=frozenset(settings.recall.exclude_tools),
         summaries=route.Summaries(**dict(settings.summaries)),
+        ratings=route.Ratings(**dict(settings.ratings)),
         merge_notes=settings.notes.placement == "merge",
         hold_wait_s=settings.hold.wait_s,
         allow_overrides=settings.allow_overrides,

@@ -18,6 +18,7 @@ from pydantic import (
 
 from policies import registry
 from policies.errors import PolicyError
+from proxy.config.models import SMALL_MODEL, Embeddings, Ratings, Summaries
 from proxy.config.problems import MisplacedError, SeveralProblemsError
 from proxy.config.scalars import (
     BaseUrl,
@@ -40,7 +41,7 @@ from proxy.config.scalars import (
 )
 from proxy.config.sections import Audit, Key, Log, Section, Server, Telemetry
 from proxy.config.yaml_paths import suggest
-from proxy.route import Mode, OnOverflow, SummaryKind
+from proxy.route import Mode, OnOverflow
 
 DEFAULT_POLICY = "hybrid"
 
@@ -113,57 +114,10 @@ class Recall(Section):
     exclude_tools: tuple[Text, ...] = ()
 
 
-class Summaries(Section):
-    """What a summary is made of; for `llm`, which model writes it, and how long that may take."""
-
-    kind: SummaryKind = SummaryKind.EXTRACTIVE
-    upstream: Name | None = None
-    model: Text | None = None
-    max_tokens: Annotated[int, Field(ge=16, le=4096)] = 150
-    deadline_s: Annotated[float, Field(gt=0, le=120)] = 5.0
-    window: Annotated[int, Field(ge=1024)] | None = None
-
-    @model_validator(mode="after")
-    def _complete(self) -> "Summaries":
-        if self.kind is SummaryKind.LLM:
-            missing = [name for name in ("upstream", "model") if getattr(self, name) is None]
-            if missing:
-                raise SeveralProblemsError(
-                    [MisplacedError((name,), f"required where kind is llm: {_SUMMARISER[name]}") for name in missing]
-                )
-        return self
-
-
-_SUMMARISER = {
-    "upstream": "an upstream that needs no key from a client",
-    "model": "the name of a small model that it has",
-}
-
-
 class Notes(Section):
     """Whether recall and summary notes are user's messages of their own, or the first words of one."""
 
     placement: Literal["user", "merge"] = "user"
-
-
-class Embeddings(Section):
-    """Where vectors of texts come from, and how long a request waits for them."""
-
-    backend: Literal["sentence-transformers", "endpoint", "none"] = "sentence-transformers"
-    model: Text | None = None
-    upstream: Name | None = None
-    wait_ms: Annotated[int, Field(ge=0, le=60_000)] = 150
-    cache_bytes: Count = 64 * 1024 * 1024
-
-    @model_validator(mode="after")
-    def _complete(self) -> "Embeddings":
-        if self.backend == "endpoint":
-            missing = [name for name in ("model", "upstream") if getattr(self, name) is None]
-            if missing:
-                raise SeveralProblemsError(
-                    [MisplacedError((name,), "required where backend is endpoint") for name in missing]
-                )
-        return self
 
 
 class Hold(Section):
@@ -243,6 +197,7 @@ class Defaults(Section):
     mode: Mode = Mode.ENFORCE
     recall: Recall = Field(default=Recall(), validate_default=True)
     summaries: Summaries = Summaries()
+    ratings: Ratings = Field(default=Ratings(), validate_default=True)
     notes: Notes = Notes()
     alternate_roles: Literal["free", "strict"] | None = None
     first_role_user: bool | None = None
@@ -297,6 +252,21 @@ class RouteSettings(Defaults):
     name: Name
     match: Match = Match()
     upstream: str
+
+    @field_validator("ratings")
+    @classmethod
+    def _rated(cls, ratings: Ratings, info: ValidationInfo) -> Ratings:
+        policy = info.data.get("policy")
+        if policy is not None and policy.options.get("relevance") == "llm":
+            missing = [name for name in ("upstream", "model") if getattr(ratings, name) is None]
+            if missing:
+                raise SeveralProblemsError(
+                    [
+                        MisplacedError((name,), f"required where the policy's relevance is llm: {SMALL_MODEL[name]}")
+                        for name in missing
+                    ]
+                )
+        return ratings
 
 
 class Config(Section):

@@ -26,17 +26,16 @@ from proxy.pipeline.intake import Incoming, Intake, Read, Reading, Unread, Windo
 from proxy.pipeline.outcome import Action, Outcome, Stages
 from proxy.pipeline.prefix import shared_tokens
 from proxy.pipeline.preparation import Preparation
+from proxy.pipeline.summarising import Summarising
 from proxy.pipeline.trimming import Trimming
 from proxy.recall.library import Library
+from proxy.recall.ratings import Ratings
 from proxy.recall.summaries import Summarizer
-from proxy.route import Mode, SummaryKind
 from proxy.tokens import Cache
 from proxy.upstream.lasting import Lasting
 from proxy.upstream.learned import learned_key
 from proxy.upstream.overflow_errors import Refusal
 from proxy.upstream.retrying import Refused, refused
-
-LEASE_S = 5.0  # longer than the deadline of the work that a lease is for
 
 
 class Pipeline:
@@ -44,7 +43,8 @@ class Pipeline:
 
     `windows` gives a model's context window. Without `conversations` every request is decided about for itself.
     Vectors are waited for at most `wait_s` seconds; without `embeddings` relevance is by words alone, and without a
-    `summarizer` summaries are extractive. `hooks` are told what was evicted; `preparation` makes plans
+    `summarizer` summaries are extractive. `ratings` are for policies that go by a model's;
+    `hooks` are told what was evicted; `preparation` makes plans
     ahead. `executor` works on large bodies, `giants` on the largest. `clock` gives seconds for measuring, `now` seconds
     since the epoch.
     """
@@ -57,6 +57,7 @@ class Pipeline:
         embeddings: Embeddings | None = None,
         wait_s: float = 0.15,
         summarizer: Summarizer | None = None,
+        ratings: Ratings | None = None,
         hooks: Hooks | None = None,
         preparation: Preparation | None = None,
         calibrations: Lasting | None = None,
@@ -71,7 +72,7 @@ class Pipeline:
         self._clock = clock
         self._now = now
         self._counts = Cache()
-        self._gatherer = Gatherer(embeddings, Library(), wait_s=wait_s, aside=self._aside)
+        self._gatherer = Gatherer(embeddings, Library(), wait_s=wait_s, aside=self._aside, ratings=ratings)
         self._summarizer = summarizer
         self._hooks = hooks
         self._preparation = preparation
@@ -251,9 +252,8 @@ class Pipeline:
                     ),
                 )
                 if move == "free":
-                    ledger = await self._summarised(
-                        conversations, chain, incoming, trimming, before, ledger, outcome, faults
-                    )
+                    writing = Summarising(self._summarizer, conversations, self._aside, outcome, faults)
+                    ledger = await writing.summarised(incoming, chain, trimming, before, ledger)
             if asks:
                 cut = ledger
                 ledger = await self._aside(len(incoming.body), lambda: trimming.recall(cut, gathered, why))
@@ -296,35 +296,6 @@ class Pipeline:
                 clusters=self._preparation.clusters(chain),
             )
             outcome.prepare = partial(ahead.put, self._preparation, chain)
-
-    async def _summarised(
-        self,
-        conversations: Conversations,
-        chain: Chain,
-        incoming: Incoming,
-        trimming: Trimming,
-        before: Ledger,
-        after: Ledger,
-        outcome: Outcome,
-        faults: Faults,
-    ) -> Ledger:
-        """The ledger with a model's summaries, where the route wants them and they come in time."""
-        settings = incoming.route.summaries
-        drafts = trimming.noting.drafts(before, after)
-        if settings.kind is not SummaryKind.LLM or not drafts or self._summarizer is None:
-            return after
-        if incoming.route.mode is Mode.SHADOW:
-            return after
-        with outcome.stages.stage("fulfil"), faults.guard("summarizer"):
-            async with conversations.lease(chain[-1], settings.deadline_s + LEASE_S) as mine:
-                if mine:
-                    written = trimming.noting.written(before)
-                    texts = await self._summarizer.write(settings, trimming.noting.messages, drafts, written)
-                    sealed = {note: conversations.seal(text.encode("utf-8", "replace")) for note, text in texts.items()}
-                    if len(texts) < len(drafts):
-                        faults.note("summarizer")
-                    return await self._aside(len(incoming.body), lambda: trimming.sealed(after, sealed))
-        return after
 
     async def _wait(
         self, conversations: Conversations, chain: Chain, known: Known, incoming: Incoming, outcome: Outcome

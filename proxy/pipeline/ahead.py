@@ -73,8 +73,10 @@ class Ahead:
         needs = self.incoming.trimmer.needs
         if Need.USES in needs:
             said(self.reading.chat)
+        messages = self._longer(reply).chat.messages
+        if Need.RATINGS in needs:
+            self.gatherer.rate(messages, self.incoming.route.ratings)
         if trimming.dense and job.wanted:
-            messages = self._longer(reply).chat.messages
             self.gatherer.read_closely(messages, lambda: job.wanted)
             self.gatherer.prepare(messages, then=lambda: job.later(lambda: self._cluster(reply, job)))
 

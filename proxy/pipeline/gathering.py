@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -12,6 +12,8 @@ from proxy.embeddings import Embeddings
 from proxy.pipeline.aside import Aside
 from proxy.pipeline.prompt import slot_id
 from proxy.recall.library import Library
+from proxy.recall.ratings import Ratings
+from proxy.route import Ratings as RatingSettings
 from proxy.wire.chat import Message
 from proxy.wire.grouping import INSTRUCTIONS, Group
 
@@ -24,7 +26,8 @@ class Gathered:
     """The vectors that were there in time, by message; `query` is the message with the current prompt.
 
     `late` counts the texts that have no vector yet, and `waited` those that were not there beforehand. `dense`:
-    vectors were wanted at all.
+    vectors were wanted at all. `ratings` are a model's, by message, where they were wanted, and `unrated` counts the
+    messages without one.
     """
 
     query: int | None = None
@@ -32,6 +35,8 @@ class Gathered:
     dense: bool = False
     late: int = 0
     waited: int = 0
+    ratings: Mapping[int, float] | None = None
+    unrated: int = 0
 
     @property
     def query_vector(self) -> Vectors | None:
@@ -46,14 +51,24 @@ class Gathered:
     @property
     def report(self) -> dict[str, object]:
         """What an audit record says of it."""
-        return {"vectors": len(self.vectors), "waited": self.waited, "late": self.late, "without": self.without}
+        rated = {} if self.ratings is None else {"rated": len(self.ratings), "unrated": self.unrated}
+        return {
+            "vectors": len(self.vectors),
+            "waited": self.waited,
+            "late": self.late,
+            **rated,
+            "without": self.without,
+        }
 
     @property
     def without(self) -> str | None:
-        """What was done without: all vectors, or some."""
-        if not self.dense or not self.late:
-            return None
-        return "some vectors" if self.vectors else "vectors"
+        """What was done without: all vectors or ratings, or some."""
+        found = []
+        if self.dense and self.late:
+            found.append("some vectors" if self.vectors else "vectors")
+        if self.unrated:
+            found.append("some ratings" if self.ratings else "ratings")
+        return ", ".join(found) or None
 
 
 def last_user(messages: Sequence[Message]) -> int | None:
@@ -68,12 +83,31 @@ class Gatherer:
     """
 
     def __init__(
-        self, embeddings: Embeddings | None, library: Library, *, wait_s: float = 0.15, aside: Aside | None = None
+        self,
+        embeddings: Embeddings | None,
+        library: Library,
+        *,
+        wait_s: float = 0.15,
+        aside: Aside | None = None,
+        ratings: Ratings | None = None,
     ) -> None:
         self._aside = aside or Aside()
+        self._ratings = ratings
         self._embeddings = embeddings
         self.library = library
         self._wait_s = wait_s
+
+    def rated(self, gathered: Gathered, messages: Sequence[Message], settings: RatingSettings) -> Gathered:
+        """What was gathered with the ratings that are there now."""
+        found = {} if self._ratings is None else self._ratings.known(settings, messages)
+        query = gathered.query
+        wanted = sum(1 for i, m in enumerate(messages) if m.role not in INSTRUCTIONS and i != query and m.text)
+        return replace(gathered, ratings=found, unrated=wanted - len(found))
+
+    def rate(self, messages: Sequence[Message], settings: RatingSettings) -> None:
+        """Have messages rated that were not, some time later."""
+        if self._ratings is not None:
+            self._ratings.prepare(settings, messages)
 
     async def gather(
         self, messages: Sequence[Message], *, dense: bool, only: Collection[int] | None = None

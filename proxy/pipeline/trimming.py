@@ -125,7 +125,7 @@ class Trimming:
     @property
     def dense(self) -> bool:
         """Whether vectors are of use to the policy, or to recall for it."""
-        return bool(self._incoming.trimmer.needs & {Need.SIMILARITY, Need.VECTORS})
+        return bool(self._incoming.trimmer.needs & {Need.SIMILARITY, Need.VECTORS, Need.RATINGS})
 
     def cut(
         self,
@@ -156,6 +156,9 @@ class Trimming:
             prompt = self.prompt(ledger)
         with outcome.stages.stage("gather"):
             policy = self._incoming.trimmer
+            if Need.RATINGS in policy.needs:
+                gathered = self._gatherer.rated(gathered, messages, route.ratings)
+                outcome.gathered = gathered.report
             if why is Trigger.NORMAL and budgets.trigger(route, prompt.used, budget) is None and self._crowded(prompt):
                 policy = Given(Plan(policy.name, ()))  # there is room for the tokens
             target = budgets.target(route, why, budget, prompt.growth)
@@ -272,7 +275,10 @@ class Trimming:
 
     def _by_slot(self, gathered: Gathered) -> tuple[Mapping[str, float], Mapping[str, object]]:
         needs, groups = self._incoming.trimmer.needs, self._reading.groups
-        scores = similarities(groups, self._scores(gathered)) if Need.SIMILARITY in needs else {}
+        if Need.RATINGS in needs:
+            scores = similarities(groups, gathered.ratings or {})
+        else:
+            scores = similarities(groups, self._scores(gathered)) if Need.SIMILARITY in needs else {}
         return scores, Units(groups, gathered.vectors if Need.VECTORS in needs else {})
 
     def render(self, ledger: Ledger, prompt: Prompt) -> None:

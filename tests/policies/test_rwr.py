@@ -47,7 +47,7 @@ def test_scores(_id: str, policy: Rwr, context: dict[str, Any], one: float, two:
 
 @pytest.mark.parametrize(
     ("relevance", "needs"),
-    [("similarity", {Need.SIMILARITY}), ("llm", {Need.SIMILARITY}), ("keywords", set()), ("tags", set())],
+    [("similarity", {Need.SIMILARITY}), ("llm", {Need.RATINGS}), ("keywords", set()), ("tags", set())],
 )
 def test_only_what_the_options_use_is_gathered(relevance: Any, needs: set[Need]) -> None:
     assert Rwr(relevance=relevance).needs == needs

@@ -255,6 +255,19 @@ BROKEN = {
         ROUTE % "summaries: {kind: llm, upstream: opnai, model: m}",
         "routes[0].summaries.upstream: no upstream is called 'opnai'; did you mean 'openai'?",
     ),
+    "a rater without a model": (
+        ROUTE % "policy: {name: rwr, relevance: llm}, ratings: {upstream: openai}",
+        "routes[0].ratings.model: required where the policy's relevance is llm: the name of a small model that it has",
+    ),
+    "no rater": (
+        ROUTE % "policy: {name: rwr, relevance: llm}, ratings: {model: small}",
+        "routes[0].ratings.upstream: required where the policy's relevance is llm: an upstream that needs no key from "
+        "a client",
+    ),
+    "a rater nowhere": (
+        ROUTE % "ratings: {upstream: opnai, model: m}",
+        "routes[0].ratings.upstream: no upstream is called 'opnai'; did you mean 'openai'?",
+    ),
     "notes in no place": (
         ROUTE % "notes: {placement: system}",
         "routes[0].notes.placement: must be one of 'user' or 'merge', got 'system'",
