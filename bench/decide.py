@@ -2,13 +2,18 @@
 
     python -m bench.decide [--slots 40,200,1000] [--rounds 30] [--policies hybrid,priority,...] [--json OUT]
 
-A decision is what stands between a counted prompt and its plan: when slots were last taken up and how relevant they
-are to the prompt, where the policy asks for it, then the plan and its check. `warm`: the conversation came by before,
-and all but the prompt has been read and embedded; `clustered` as well. `cold`: nothing of it has been seen, and there
-are no vectors, because in a request's time limit hardly any can be made; so everything is read, and relevance and
-clusters are by words. Counting and embedding are not in it; the last line is what embedding a prompt takes, where the
-model is installed. Conversations are drawn at random with a fixed seed and cut to half of their size; vectors are
-random around topics, which costs the same time as real ones.
+A `decision` is what stands between a counted prompt and its plan: relevance to the prompt, where the policy asks for
+it, then the plan and its check. `warm`: the conversation came by before, and all but the prompt has been read, compared
+and embedded; `clustered` as well. `cold`: nothing of it has been seen, and there are no vectors; so everything is read,
+and relevance and clusters are by words.
+
+A `request` is all that the proxy does, from a body's bytes to those that would be sent: reading, counting, replaying,
+gathering, deciding, recall, rendering. `prepared`: the turns before it came by, and what they prepare is there; the
+vector of the prompt takes no time. `+ model`: with the model that is installed, and the limit of 150 ms, after which
+what has no vector goes by its words. `new`: nothing of it has been seen.
+
+The last line is what embedding a prompt takes. Conversations are drawn at random with a fixed seed, and cut to half of
+their size, or 0.60 of the budget from 0.85; vectors are random around topics, which costs the same time as real ones.
 """
 
 import json
@@ -24,18 +29,20 @@ import typer
 from numpy.typing import NDArray
 from rich.console import Console
 
+from bench import turns
 from bench.tables import show
+from bench.turns import DIMENSIONS, TOPICS
 from policies import registry
-from policies.clusters import clustered
+from policies.clusters import clustered, load
 from policies.errors import PolicyError
 from policies.lru_token import accesses
 from policies.plan import check
 from policies.relevance import Index, relevance
-from policies.types import Context, Kind, Need, Policy, Slot, Window
+from policies.types import Clusterer, Context, Kind, Need, Policy, Slot, Window
+from proxy.embeddings import Embedder
 from proxy.embeddings.sentence import SentenceTransformerEmbedder
 
-DIMENSIONS, TOPICS = 384, 12
-STATES = ("warm", "clustered", "cold")
+DECISION, REQUEST = ("warm", "clustered", "cold"), ("prepared", "prepared + model", "new", "new + model")
 _STOPS = ("the", "and", "of", "to", "that", "is", "in", "it", "for", "you", "was", "on", "with", "as", "have", "we")
 _SYLLABLES = ("ba", "den", "fo", "gri", "hal", "ju", "kem", "lo", "mir", "nu", "pas", "quo", "rel", "sti", "tor", "vex")
 
@@ -101,18 +108,20 @@ def talk(slots: int, seed: int) -> Talk:
     return Talk(window, prompt, {f"m{i}": row for i, row in enumerate(rows[:-1])}, rows[-1])
 
 
+def used(window: Window) -> Window:
+    """The window with how often its slots were taken up by later ones."""
+    found = accesses(window.slots)
+    slots = (
+        replace(slot, reference_count=found[slot.id].references) if slot.id in found else slot for slot in window.slots
+    )
+    return replace(window, slots=tuple(slots))
+
+
 def decide(policy: Policy, talk: Talk, index: Index | None, *, dense: bool) -> int:
     """One decision down to half of the conversation; gives the number of actions. Without `index` all is read anew."""
     window, similarity = talk.window, dict[str, float]()
-    if Need.USES in policy.needs:
-        found = accesses(window.slots)
-        window = replace(
-            window,
-            slots=tuple(
-                replace(slot, reference_count=found[slot.id].references) if slot.id in found else slot
-                for slot in window.slots
-            ),
-        )
+    if Need.USES in policy.needs and index is None:
+        window = used(window)
     if Need.SIMILARITY in policy.needs:
         history = window.slots[:-1]
         index = index or Index.of(slot.text for slot in history)
@@ -135,6 +144,7 @@ def decide(policy: Policy, talk: Talk, index: Index | None, *, dense: bool) -> i
 def warm(policy: Policy, slots: int, rounds: int, *, prepared: bool = False) -> Times:
     """The same conversation again and again; with `prepared` its clusters are known as well."""
     said = talk(slots, seed=0)
+    said = replace(said, window=used(said.window))
     if prepared:
         clusters = clustered(said.window.slots[:-1], 64, said.vectors)
         known = tuple(replace(slot, cluster=clusters.get(slot.id)) for slot in said.window.slots)
@@ -151,14 +161,37 @@ def cold(policy: Policy, slots: int, rounds: int) -> Times:
     return timed((lambda said=said: decide(policy, said, None, dense=False)) for said in talks)  # type: ignore[misc]
 
 
-def embedding(rounds: int) -> Times | None:
-    """What embedding one prompt takes; None where the model is not installed."""
+def decisions(policy: Policy, slots: int, rounds: int) -> dict[str, Times]:
+    """A policy's decisions about conversations of a length, by state."""
+    found = {"warm": warm(policy, slots, rounds)}
+    if isinstance(policy, Clusterer):
+        found["clustered"] = warm(policy, slots, rounds, prepared=True)
+    return found | {"cold": cold(policy, slots, rounds)}
+
+
+def requests(policy: Policy, slots: int, rounds: int, model: Embedder | None) -> dict[str, Times]:
+    """The same for whole requests; the first of each kind is not timed."""
+    talks = [[slot.text for slot in talk(slots, seed).window.slots[1:]] for seed in range(rounds + 1)]
+    found = {"prepared": turns.warm(policy, talks), "new": turns.cold(policy, talks)}
+    if model is not None and policy.needs & {Need.SIMILARITY, Need.VECTORS}:
+        found["prepared + model"] = turns.warm(policy, talks, model)
+        found["new + model"] = turns.cold(policy, talks, model)
+    return {state: Times.of(found[state][1:]) for state in REQUEST if state in found}
+
+
+def installed() -> Embedder | None:
+    """The model that makes vectors by default, loaded; None where it is not installed."""
     embedder = SentenceTransformerEmbedder()
     if embedder.missing:
         return None
     embedder.embed(["Load the model."])
+    return embedder
+
+
+def embedding(model: Embedder, rounds: int) -> Times:
+    """What embedding one prompt takes."""
     prompts = [talk(3, seed).prompt for seed in range(rounds)]
-    return timed((lambda prompt=prompt: len(embedder.embed([prompt]))) for prompt in prompts)  # type: ignore[misc]
+    return timed((lambda prompt=prompt: len(model.embed([prompt]))) for prompt in prompts)  # type: ignore[misc]
 
 
 def timed(calls: Iterable[Callable[[], int]]) -> Times:
@@ -185,28 +218,34 @@ def main(
         chosen = [registry.create(name, path="--policies") for name in names]
     except PolicyError as error:
         raise typer.BadParameter(str(error)) from error
-    figures: dict[str, dict[int, dict[str, Times]]] = {}
+    load()
+    model = installed()
+    figures: dict[str, dict[int, dict[str, dict[str, Times]]]] = {}
     for policy in chosen:
         for size in sizes:
-            row = figures.setdefault(policy.name, {})[size] = {"warm": warm(policy, size, rounds)}
-            if Need.VECTORS in policy.needs:
-                row["clustered"] = warm(policy, size, rounds, prepared=True)
-            row["cold"] = cold(policy, size, rounds)
-    rows = [
-        [name if size == sizes[0] else "", str(size), *(_cell(row.get(state)) for state in STATES)]
-        for name, by_size in figures.items()
-        for size, row in by_size.items()
-    ]
+            row = {"decision": decisions(policy, size, rounds), "request": requests(policy, size, rounds, model)}
+            figures.setdefault(policy.name, {})[size] = row
     console = Console()
-    show(console, "ms for a decision, P50 / P99", ["policy", "slots", *STATES], rows)
-    prompt = embedding(rounds)
+    for title, what, states in (("a decision", "decision", DECISION), ("a whole request", "request", REQUEST)):
+        rows = [
+            [name if size == sizes[0] else "", str(size), *(_cell(row[what].get(state)) for state in states)]
+            for name, by_size in figures.items()
+            for size, row in by_size.items()
+        ]
+        show(console, f"ms for {title}, P50 / P99", ["policy", "slots", *states], rows)
+    prompt = None if model is None else embedding(model, rounds)
     console.print(f"embedding a prompt: {_cell(prompt)} ms" if prompt else "embedding a prompt: no model installed")
     if out is not None:
         made = {
-            name: {size: {state: asdict(times) for state, times in row.items()} for size, row in by_size.items()}
+            name: {
+                size: {
+                    what: {state: asdict(times) for state, times in by_state.items()} for what, by_state in row.items()
+                }
+                for size, row in by_size.items()
+            }
             for name, by_size in figures.items()
         }
-        out.write_text(json.dumps(made, indent=1) + "\n")
+        out.write_text(json.dumps({"ms": made, "embedding": prompt and asdict(prompt)}, indent=1) + "\n")
 
 
 def _sizes(given: str) -> list[int]:

@@ -4,9 +4,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from bench.decide import STATES, app, decide, talk
+from bench.decide import DECISION, REQUEST, app, decide, talk
+from bench.turns import Desk, Instant, cut
 from policies.registry import create, names
 from policies.relevance import Index
+from proxy.pipeline.budget import Trigger
 
 
 @pytest.mark.parametrize("name", names())
@@ -22,18 +24,41 @@ def test_the_same_seed_gives_the_same_conversation() -> None:
     assert talk(20, 1).window != talk(20, 2).window
 
 
-def test_figures_are_written_by_policy_length_and_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bench.decide.embedding", lambda rounds: None)
+@pytest.mark.parametrize("model", [None, Instant()], ids=["no model", "a model"])
+def test_figures_are_written_by_policy_length_and_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: Instant | None
+) -> None:
+    monkeypatch.setattr("bench.decide.installed", lambda: model)
     out = tmp_path / "times.json"
-    args = ["--slots", "12,20", "--rounds", "2", "--policies", "fifo,hybrid", "--json", str(out)]
+    args = ["--slots", "12,40", "--rounds", "2", "--policies", "fifo,hybrid", "--json", str(out)]
     result = CliRunner().invoke(app, args)
     assert result.exit_code == 0, result.output
     figures = json.loads(out.read_text())
-    assert {name: list(sizes) for name, sizes in figures.items()} == {"fifo": ["12", "20"], "hybrid": ["12", "20"]}
-    assert list(figures["fifo"]["12"]) == ["warm", "cold"]
-    assert list(figures["hybrid"]["20"]) == list(STATES)
-    assert 0 < figures["hybrid"]["20"]["cold"]["median"] <= figures["hybrid"]["20"]["cold"]["p99"]
-    assert "no model installed" in result.output
+    found = figures["ms"]
+    assert {name: list(sizes) for name, sizes in found.items()} == {"fifo": ["12", "40"], "hybrid": ["12", "40"]}
+    assert {what: tuple(states) for what, states in found["fifo"]["12"].items()} == {
+        "decision": ("warm", "cold"),
+        "request": ("prepared", "new"),
+    }
+    assert tuple(found["hybrid"]["40"]["decision"]) == DECISION
+    assert tuple(found["hybrid"]["40"]["request"]) == (REQUEST if model else ("prepared", "new"))
+    assert 0 < found["hybrid"]["40"]["request"]["new"]["median"] <= found["hybrid"]["40"]["request"]["new"]["p99"]
+    assert (figures["embedding"] is None) == (model is None)
+    assert ("no model installed" in result.output) == (model is None)
+
+
+@pytest.mark.parametrize("slots", [12, 41, 200])
+async def test_the_cut_comes_with_the_request_that_is_timed(slots: int) -> None:
+    """Its turns before are under the threshold, and what they prepared is there."""
+    desk = Desk(Instant())
+    texts = [slot.text for slot in talk(slots, 5).window.slots[1:]]
+    cold = await cut(Desk(None), create("hybrid"), texts, prepared=False)
+    made = await cut(desk, create("hybrid"), texts, prepared=True)
+    desk.close()
+    assert made.outcome.trigger is cold.outcome.trigger is Trigger.NORMAL
+    assert (made.outcome.prepared, cold.outcome.prepared) == ("parts", "none")
+    assert made.outcome.gathered is not None
+    assert made.outcome.gathered["waited"] == 1, "the prompt"
 
 
 @pytest.mark.parametrize(
