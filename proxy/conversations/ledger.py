@@ -57,14 +57,14 @@ class Ledger:
     def __bool__(self) -> bool:
         return bool(self.drops or self.clears or self.truncations or self.notes)
 
-    def settled(self, groups: Sequence[Group], keep: frozenset[int]) -> "Ledger":
-        """The ledger for a longer list of messages: no half groups, and nothing of the messages in `keep` gone.
+    def settled(self, groups: Sequence[Group], keep: frozenset[int], count: int) -> "Ledger":
+        """The ledger for a longer list of `count` messages: no half groups, and nothing of those in `keep` gone.
 
         A late result joins the group of a call that has been dropped; sent alone it would be an orphan. A note about
         nothing but messages that are whole again goes.
         """
         drops = set(self.drops)
-        for group in groups if keep else (each for each in groups if len(each.messages) > 1):
+        for group in groups if keep else _joined(groups, self.length, count):
             if keep.intersection(group.messages):
                 drops.difference_update(group.messages)
             elif drops.intersection(group.messages):
@@ -101,6 +101,18 @@ class Ledger:
                 for note, text in self.rendered(messages, keys or Keys())
             ),
         )
+
+
+def _joined(groups: Sequence[Group], length: int, count: int) -> Iterator[Group]:
+    """The groups that messages from `length` up to `count` may have joined: only these can be half gone."""
+    new = count - length
+    for group in reversed(groups):
+        if new <= 0:
+            return
+        if group.messages[-1] >= length:
+            new -= sum(index >= length for index in group.messages)
+            if len(group.messages) > 1:
+                yield group
 
 
 def _texts(message: Message, cuts: Sequence[Truncation]) -> dict[int, str]:

@@ -114,7 +114,7 @@ class Turns:
 
     def here(self, prefixes: Sequence[bytes]) -> list[bytes]:
         """Those of the digests under which a turn of this worker is in flight."""
-        return [digest for digest in prefixes if digest in self._here] if self._here else []
+        return list(filter(self._here.__contains__, prefixes)) if self._here else []
 
     def elsewhere(self, marked: Collection[bytes]) -> set[bytes]:
         """Those of the digests marked in the store that are not marks of turns which ended in this worker.

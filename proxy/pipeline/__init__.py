@@ -200,7 +200,7 @@ class Pipeline:
         faults: Faults,
     ) -> None:
         chain = conversations.chain(
-            [message.canonical for message in reading.chat.messages],
+            reading.canonicals,
             route=incoming.route.name,
             tenant=incoming.tenant,
             session=incoming.session,

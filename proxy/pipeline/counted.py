@@ -1,7 +1,7 @@
 """The tokens of a client's own messages, taken from the request that it goes on from as far as that goes. (pure)"""
 
 from collections.abc import Hashable
-from itertools import accumulate, islice
+from itertools import accumulate, islice, takewhile
 
 from proxy.tokens import Cache, Counter, media
 from proxy.wire.chat import UNKNOWN
@@ -29,6 +29,24 @@ def guesses(chat: Chat) -> bool:
     found = (*known, *new)
     chat.carry.put("guessed", found)
     return True in found
+
+
+def canonicals(chat: Chat) -> tuple[bytes, ...]:
+    """The canonical digest of each message."""
+    known: tuple[bytes, ...] = chat.carry.get("canonical")
+    found = (*known, *(message.canonical for message in chat.messages[len(known) :]))
+    chat.carry.put("canonical", found)
+    return found
+
+
+def openings(chat: Chat) -> tuple[bool, ...]:
+    """Of each message, whether a group begins with it."""
+    known: tuple[bool, ...] = chat.carry.get("openings")
+    groups = takewhile(lambda group: group.messages[0] >= len(known), reversed(chat.groups))
+    first = {group.messages[0] for group in groups}
+    found = (*known, *(index in first for index in range(len(known), len(chat.messages))))
+    chat.carry.put("openings", found)
+    return found
 
 
 def unknown(chat: Chat) -> int:

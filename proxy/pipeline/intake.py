@@ -11,6 +11,7 @@ from proxy.conversations.identity import Chain
 from proxy.errors import ClientError
 from proxy.experiment import first_user
 from proxy.pipeline import budget as budgets
+from proxy.pipeline import counted
 from proxy.pipeline.budget import Budget
 from proxy.pipeline.thinning import may_exceed
 from proxy.route import Mode, Route
@@ -80,6 +81,11 @@ class Reading:
     counter: Counter
     budget: Budget
     pins: frozenset[int]
+
+    @property
+    def canonicals(self) -> tuple[bytes, ...]:
+        """The canonical digest of each message."""
+        return counted.canonicals(self.chat)
 
     @property
     def prompts(self) -> bool:

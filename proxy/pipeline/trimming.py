@@ -74,14 +74,14 @@ class Trimming:
         """The ledger as it applies to these messages, and the prompt it makes; every message is counted once ever."""
         reading, outcome = self._reading, self._outcome
         with outcome.stages.stage("count"):
-            ledger = ledger.settled(reading.groups, reading.pins) if ledger else ledger
+            ledger = ledger.settled(reading.groups, reading.pins, len(reading.chat.messages)) if ledger else ledger
             if self._full is None:
                 self._full = self.prompt(Ledger())
             prompt = self.prompt(ledger) if ledger else self._full
         outcome.tokens_before = self._full.used
         outcome.utilization_before = self._share(self._full)
         outcome.tokens_after, outcome.utilization_after = prompt.used, self._share(prompt)
-        outcome.replayed = sum(prompt.messages[group.messages[0]] is None for group in reading.groups) if ledger else 0
+        outcome.replayed = sum(map(counted.openings(reading.chat).__getitem__, ledger.drops)) if ledger else 0
         outcome.replayed_from = ledger.decision or None
         return ledger, prompt
 

@@ -1,9 +1,13 @@
 """A ledger speaks by reference and gives the same message again and again."""
 
+import pytest
+
+from policies.types import Kind
 from proxy import wire
 from proxy.conversations.ledger import Ledger, Truncation
 from proxy.wire import grouping
 from proxy.wire.chat import Message, Text
+from proxy.wire.grouping import Group
 from proxy.wire.splice import splice
 from tests.proxy.dialogues import agent, assistant, body, call, system, user
 
@@ -61,7 +65,7 @@ def test_a_late_result_follows_its_dropped_call() -> None:
         ]
     )
 
-    settled = Ledger(drops=frozenset({1, 2})).settled(grouping.group(messages), frozenset())
+    settled = Ledger(drops=frozenset({1, 2})).settled(grouping.group(messages), frozenset(), len(messages))
 
     assert settled.drops == {1, 2, 3}
 
@@ -70,7 +74,7 @@ def test_what_the_client_pins_comes_back_whole() -> None:
     messages = read([system(), user("task"), *call(0, "first"), *call(1, "second"), assistant("done"), user("next")])
     ledger = Ledger(drops=frozenset({2, 3}), clears={5: "[gone]"})
 
-    settled = ledger.settled(grouping.group(messages), frozenset({3, 5}))
+    settled = ledger.settled(grouping.group(messages), frozenset({3, 5}), len(messages))
 
     assert not settled.drops
     assert not settled.clears
@@ -83,3 +87,20 @@ def test_an_empty_ledger_is_false() -> None:
 
 def _calls(name: str) -> list[dict[str, object]]:
     return [{"id": name, "type": "function", "function": {"name": "look_up", "arguments": "{}"}}]
+
+
+@pytest.mark.parametrize("length", [0, 2, 3, 4, 5, 6])
+def test_whatever_was_whole_when_it_was_decided_about_only_what_came_later_is_looked_at(length: int) -> None:
+    """However many messages a decision knew, a group that it dropped takes what joins it later along."""
+    groups = (
+        Group((0,), Kind.DIALOGUE, "user"),
+        Group((1, 2, 5), Kind.TOOL, "tool"),
+        Group((3,), Kind.DIALOGUE, "user"),
+        Group((4, 6), Kind.TOOL, "tool"),
+    )
+    drops = frozenset({0} | {i for i in (1, 2, 5) if i < max(length, 2)})
+
+    found = Ledger(length=length, drops=drops, clears={6: "gone"}).settled(groups, frozenset(), 7)
+
+    assert found.drops == {0, 1, 2, 5}
+    assert found.clears == {6: "gone"}
