@@ -1,5 +1,6 @@
 """Vectors as requests find them: waited for, prepared between them, or cold."""
 
+import atexit
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import cast
@@ -57,6 +58,7 @@ class Supply:
         self.wait_s = PATIENCE_S if state is State.WAITED else LIMIT_S
         self._source = None if disk is None else _Source(disk, live=state is not State.WAITED)
         self._now = Embeddings(self._source, cache_bytes=CACHE_BYTES)
+        atexit.register(self.close)  # a thread in the middle of a batch would abort the interpreter's end
         if disk is not None and state is not State.WAITED:
             disk.anew(["The model is loaded at the start of a proxy."])
 
@@ -65,11 +67,15 @@ class Supply:
         """What a pipeline takes."""
         return cast(Embeddings, self) if self._source is not None else None
 
+    def close(self) -> None:
+        """Stop making vectors."""
+        self._now.close(PATIENCE_S)
+
     def renew(self, prepared: Iterable[str] = ()) -> None:
         """Forget all vectors; where they are prepared, have those of these texts made."""
         if self._source is None or self.state is State.WAITED:
             return
-        self._now.close(PATIENCE_S)  # a batch that still runs would take time from the next request
+        self.close()  # a batch that still runs would take time from the next request
         self._now = Embeddings(self._source, cache_bytes=CACHE_BYTES)
         if self.state is State.PREPARED:
             self.prepare({key(text): text for text in prepared})

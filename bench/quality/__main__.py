@@ -70,6 +70,7 @@ def main(
     messages: Annotated[int, typer.Option(help="With --planted: of each dialogue.")] = 400,
     facts: Annotated[int, typer.Option(help="With --planted: in each dialogue.")] = 20,
     seed: Annotated[int, typer.Option(help="With --planted: of all that is drawn.")] = 7,
+    first: Annotated[int, typer.Option(min=0, help="Take the first conversations of a file only; 0: all.")] = 0,
     every: Annotated[int, typer.Option(min=1, help="Take every n-th probe only.")] = 1,
     replay: Annotated[bool, typer.Option(help="Send turn by turn, and ask at the end.")] = False,
     settings: Annotated[str, typer.Option(help="With --replay: settings of the route, as in a configuration.")] = "",
@@ -97,7 +98,8 @@ def main(
     figures: dict[str, Any] = {}
     with found.stoppable():
         for name, conversations in sources.items():
-            tallies, wanted = evidence.measure(name, conversations, plan, opened(model), found)
+            some = conversations[: first or None]
+            tallies, wanted = evidence.measure(name, some, plan, opened(model), found)
             figures[name] = {
                 label: {f"{share:g}": tally.figures() for share, tally in zip(shares, row, strict=True)}
                 for label, row in tallies.items()
