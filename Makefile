@@ -34,7 +34,7 @@ test: lint  ## format check, linter, types, tests; ARGS="-k config" passes optio
 
 clients: install-dev  ## run other clients through the proxy, each in an environment of its own, and list them in the README
 	$(BIN)/python -m tests.clients.environments
-	$(BIN)/pytest -m clients $(ARGS) tests/clients
+	$(BIN)/pytest -m 'not slow' $(ARGS) tests/clients
 	$(BIN)/python -m tests.clients.table
 
 package: install-dev .tools/.installed  ## build what is published, and install and run it where there is nothing else
