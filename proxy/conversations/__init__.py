@@ -24,12 +24,18 @@ from proxy.conversations.notes import Keys
 from proxy.conversations.recent import Recent
 from proxy.conversations.turns import Turn, Turns
 from proxy.stores.contract import Found, Mark, Store, StoreError
+from proxy.wire.memo import Memo
 from proxy.wire.request import Carry
 
 LOOK = 64
 """How many of the newest digests are looked up first."""
 GENERATIONS = 8
 """How many entries one prefix may have; what is decided beyond that is known to the worker that decided it."""
+
+
+NUMBER_BYTES = 100  # of an index in a set or a mapping, at the most
+DECODED_BYTES = 16 * 2**20
+"""How much memory the entries that were in use last may take besides, ready to be used again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +75,7 @@ class Conversations:
         self._clock = clock
         self._new_id = new_id
         self._seal = seal
+        self._decoded = Memo[Entry](DECODED_BYTES)
         self._recent = Recent(capacity=capacity, max_bytes=max_bytes, ttl_s=ttl_s, clock=clock)
         self._turns = turns if turns is not None else Turns(store)
 
@@ -199,8 +206,12 @@ class Conversations:
         return self._hit(recent[0], recent[1].generation, recent[1].value) if recent is not None else None
 
     def _hit(self, index: int, generation: int, value: bytes | None) -> _Hit | None:
-        entry = decode(value, self._seal) if value is not None else None
-        return _Hit(index, generation, entry, value) if entry is not None and value is not None else None
+        if value is None:
+            return None
+        entry = self._decoded.get(value)
+        if entry is None:
+            entry = decode(value, self._seal)
+        return _Hit(index, generation, entry, value) if entry is not None else None
 
     def _newest(self, chain: Chain, start: int, found: Found) -> _Hit | None:
         """The newest readable entry among the answers for the digests from `start` on (see `_keys`)."""
@@ -280,7 +291,9 @@ class Conversations:
         name = known.conversation or (self._new_id() if ledger is not None else "")
         entry = Entry(ledger=known.ledger if ledger is None else ledger, conversation=name, seen=known.seen)
         generation = known.generation + 1 if known.index == last else 0
-        return _Hit(last, generation, entry, encode(entry, self._seal))
+        value = encode(entry, self._seal)
+        self._decoded.put(value, entry, len(value) + NUMBER_BYTES * entry.ledger.numbers)
+        return _Hit(last, generation, entry, value)
 
     async def _settle(self, chain: Chain, hit: _Hit, known: Known, ledger: Ledger | None, mark: Mark | None) -> _Hit:
         """What stands after trying to write `hit`: itself, under the first generation that is free, or a winner."""
