@@ -17,7 +17,7 @@ COMPILE := PIP_CONFIG_FILE=/dev/null PIP_FIND_LINKS= PIP_EXTRA_INDEX_URL= $(BIN)
 	--generate-hashes --strip-extras --allow-unsafe --no-header --no-annotate --no-emit-options
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-dev run test clients package sbom lint format lock clean
+.PHONY: help install install-dev run test clients package sbom lint format docs lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -44,6 +44,16 @@ sbom: .tools/.installed  ## write the bill of materials, dist/trimtab.cdx.json
 	@mkdir -p dist
 	.tools/bin/cyclonedx-py requirements --output-reproducible --pyproject pyproject.toml -o dist/trimtab.cdx.json requirements.lock
 
+# What is measured of recorded conversations needs them: DATA=folder, see docs/benchmarks.md. MODEL_URL=http://.../v1 has a
+# model answer. ARGS="--resume" goes on after a stop.
+SUITE = $(BIN)/python -m bench.suite $(if $(DATA),--data "$(DATA)") $(if $(MODEL_URL),--model-url "$(MODEL_URL)") $(ARGS)
+
+bench: install-dev  ## measure speed, cache and quality on samples; DATA=folder of conversations, MODEL_URL=http://.../v1
+	$(SUITE)
+
+bench-full: install-dev  ## the same on everything there is: every figure of docs/benchmarks.md, in some hours
+	$(SUITE) --full
+
 lint: install-dev  ## format check, linter, types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -52,6 +62,10 @@ lint: install-dev  ## format check, linter, types
 format: install-dev  ## format, and mend what the linter can
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+docs: install-dev  ## make the reference pages from the code, and the documentation in build/site
+	$(BIN)/python -m tools.reference
+	$(BIN)/zensical build --strict --clean
 
 lock: install-dev  ## write the lock files anew; ARGS=--upgrade takes the newest releases
 	$(COMPILE) $(ARGS) -o requirements.lock pyproject.toml
