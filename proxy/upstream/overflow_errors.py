@@ -45,6 +45,7 @@ _OTHER_CODES = re.compile(
     r"rate.?limit|quota|billing|credit|balance|api.?key|authenticat|permission|content.?(?:filter|policy)|moderation"
     r"|safety|throttl|overloaded|not.?found|tool.?use|^tokens$|^requests$"
 )
+_VALUE_CODES = frozenset({"invalid_value", "invalid_type", "unsupported_value", "unknown_parameter"})
 _OTHER_TEXTS = re.compile(
     r"rate[ _-]?limit|\b(?:tokens?|requests) per (?:second|min|hour|day)|\b[tr]p[smd]\b|throttl|too many requests"
     r"|\bquota\b|\bcredits\b|please wait before|try again in \d",
@@ -104,6 +105,8 @@ def _is_other(said: Said) -> bool:
         return True
     if any(_collapsed(code) in _CODES for code in said.codes):
         return False
+    if any(code in _VALUE_CODES for code in said.codes) and any(param.startswith("messages[") for param in said.params):
+        return True  # a value in one message is at fault, and is quoted: the words are the client's
     return any(_OTHER_TEXTS.search(text) for text in said.texts)
 
 

@@ -25,6 +25,7 @@ LONGEST = 4096
 
 _NUMBER = r"(?:\d{1,3}(?:[ \u00a0\u202f']\d{3})+(?!\d)|\d[\d,._]{0,18})(?: ?[kKmM]\b)?"
 _FIGURE = re.compile(r"<(limit|prompt|total|output|over)>")
+_TENTHS = re.compile(r"\d+\.\d{1,2}")  # of a program that counts tokens in floats: no groups of thousands
 _DIGITS = 12  # more than any count of tokens has
 
 
@@ -89,7 +90,7 @@ PHRASINGS = [
         r" (?:at least )?<prompt>",
         r"input tokens exceed the configured limit of <limit> tokens(?:\. your messages resulted in <prompt> tokens)?",
         r"(?:input|prompt) length \(?<prompt>\)? exceeds (?:the )?(?:model'?s )?max(?:imum)? (?:context|input|allowed"
-        r"(?: input)?) length \(?(?:of )?<limit>",
+        r"(?: input)?)(?: length)? \(?(?:of )?<limit>",
         r"exceeds the model'?s maximum context length(?: of <limit> tokens)?(?:\. you requested a total of <total>)?",
         # vLLM of old, SGLang, Together, TensorRT-LLM
         r"prompt \(length <prompt>\) is longer than the maximum model length of <limit>",
@@ -109,6 +110,10 @@ PHRASINGS = [
         r"prompt (?:is )?too long; exceeded (?:max )?context length(?: by <over> tokens)?",
         r"input length exceeds the (?:maximum )?context length",
         r"prompt has <prompt> tokens?, but the configured context size is <limit>",
+        # TensorRT-LLM, ExLlamaV2 and TabbyAPI, SambaNova
+        r"prompt length \([\d.]{1,12}\).{0,40}should not exceed max_num_tokens \(<limit>",
+        r"context length <prompt> is greater than max_seq_len <limit>",
+        r"prompt is <prompt> tokens long.{0,120}maximum supported sequence length is (?:just )?<limit>",
         # TGI, Together, Hugging Face
         r"max_new_tokens` must be <= <limit>\. given: <prompt> `inputs` tokens and <output> `max_new_tokens",
         r"inputs` must have less than <limit> tokens\. given: <prompt>",
@@ -130,10 +135,13 @@ PHRASINGS = [
         r"current length is <prompt> while limit is <limit>",
         r"request body too large for .{1,80}? model\. max size: <limit> tokens",
         r"prompt token count of (?:<prompt>|\S{1,20}) exceeds the limit of(?: <limit>)?",
-        r"exceeded model token limit(?:: <limit> \(requested: <total>)?",
-        r"context window exceeds limit(?: \(<limit>\))?",
+        r"exceeded model token limit(?:: <limit>(?: \(requested: <total>)?)?",
+        r"context window exceeds limit",  # the figure that MiniMax adds, 2013, is the code of its error
         r"range of input length should be \[\d{1,9}, ?<limit>\]",
         r"total length of all messages is too long",
+        # watsonx, Cloudflare, AI21
+        r"number of input tokens <prompt> cannot exceed the total tokens limit <limit>",
+        r"input and maximum output tokens \(<total>\) exceed(?:s|ed) this model context window limit \(<limit>",
         # Cohere, SiliconFlow, Volcengine, Zhipu, Databricks
         r"number of tokens in the prompt cannot exceed <limit>.{0,20}received <prompt>",
         r"too many tokens: .{0,80}cannot exceed <limit>(?:.{0,20}received <prompt>)?",
@@ -198,7 +206,7 @@ def _parts(text: str) -> Iterator[tuple[str, int]]:
 
 
 def number(text: str) -> int | None:
-    """A count as people write it: `4097`, `1,048,576`, `1_048_576`, `128k`, `1.5M`; None beyond a trillion."""
+    """A count as people write it: `4097`, `4097.0`, `1,048,576`, `1_048_576`, `128k`, `1.5M`; None beyond 10¹²."""
     text = text.strip().rstrip(",._")
     scale = {"k": 1_000, "m": 1_000_000}.get(text[-1:].lower())
     if scale is not None and "." in text:
@@ -206,5 +214,7 @@ def number(text: str) -> int | None:
         if not (whole.isdecimal() and fraction.isdecimal() and len(whole) + len(fraction) < _DIGITS):
             return None
         return int(int(whole + fraction) * scale / 10 ** len(fraction))
+    if scale is None and _TENTHS.fullmatch(text):
+        text = text.partition(".")[0]
     digits = "".join(c for c in text if c in "0123456789")
     return int(digits) * (scale or 1) if 0 < len(digits) <= _DIGITS else None

@@ -254,6 +254,62 @@ OVERFLOWS: dict[str, tuple[int, Any, Refusal]] = {
         told(CONTEXT, 30_720),
     ),
     "minimax": (400, openai("invalid params, context window exceeds limit"), told(CONTEXT)),
+    "minimax, with the code of its error": (
+        400,
+        openai("invalid params, context window exceeds limit (2013)"),
+        told(CONTEXT),
+    ),
+    "moonshot, without the request's": (
+        400,
+        openai("Invalid request: Your request exceeded model token limit: 8192"),
+        told(CONTEXT, 8192),
+    ),
+    "tensorrt-llm": (
+        400,
+        openai("The sum of prompt length (5000.0), query length (0) should not exceed max_num_tokens (4096)"),
+        told(CONTEXT, 4096),
+    ),
+    "tabbyapi": (
+        400,
+        {"detail": "Context length 9001 is greater than max_seq_len 8192"},
+        told(CONTEXT, 8192, 9001, 9001),
+    ),
+    "sambanova": (
+        400,
+        openai(
+            "Requested generation length 1 is not possible! The provided prompt is 9001 tokens long, so generating 1 "
+            "tokens requires a sequence length of 9002, but the maximum supported sequence length is just 8192!"
+        ),
+        told(CONTEXT, 8192, 9001, 9001),
+    ),
+    "watsonx": (
+        400,
+        {
+            "errors": [
+                {
+                    "code": "invalid_input_argument",
+                    "message": "Invalid input argument for Model: the number of input tokens 9001 cannot exceed the "
+                    "total tokens limit 8192 for this model",
+                }
+            ]
+        },
+        told(CONTEXT, 8192, 9001, 9001),
+    ),
+    "cloudflare": (
+        413,
+        {
+            "errors": [
+                {
+                    "message": "AiError: The estimated number of input and maximum output tokens (9001) exceeded this "
+                    "model context window limit (8192).",
+                    "code": 5021,
+                }
+            ],
+            "success": False,
+        },
+        told(CONTEXT, 8192, 9001),
+    ),
+    "mlx": (400, {"error": "Prompt length (9001) exceeds max context (8192)"}, told(CONTEXT, 8192, 9001, 9001)),
     "github models": (
         413,
         {
@@ -484,6 +540,16 @@ OTHERS: dict[str, tuple[int, Any]] = {
             ]
         },
     ),
+    "what the client wrote, quoted": (
+        400,
+        {
+            "error": {
+                "message": "Invalid value: 'this model's maximum context length is 4096 tokens'. Supported: 'system'.",
+                "param": "messages[0].role",
+                "code": "invalid_value",
+            }
+        },
+    ),
     "overloaded": (529, anthropic("Overloaded", "overloaded_error")),
     "server error": (500, openai("The server had an error while processing your request.", None, "server_error")),
     "not an error": (200, openai("", "context_length_exceeded")),
@@ -542,6 +608,7 @@ def test_other_errors_inside_a_stream_are_none(error: Any) -> None:
     ("written", "limit"),
     [
         ("8192", 8192),
+        ("8192.0", 8192),
         ("1,048,576", 1_048_576),
         ("1_048_576", 1_048_576),
         ("1.048.576", 1_048_576),
