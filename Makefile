@@ -17,7 +17,7 @@ COMPILE := PIP_CONFIG_FILE=/dev/null PIP_FIND_LINKS= PIP_EXTRA_INDEX_URL= $(BIN)
 	--generate-hashes --strip-extras --allow-unsafe --no-header --no-annotate --no-emit-options
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-dev run test clients bench bench-full package sbom lint format docs lock clean
+.PHONY: help install install-dev run test clients package sbom bench bench-full lint format docs lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
