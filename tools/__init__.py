@@ -1,0 +1,1 @@
+"""What makes the reference pages of the documentation."""
