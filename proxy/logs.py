@@ -32,7 +32,7 @@ def set_up(form: str | None = None, level: str = "info", stream: TextIO | None =
         structlog.processors.TimeStamper(fmt="%H:%M:%S" if people else "iso", utc=not people),
     ]
     rendered: list[structlog.typing.Processor] = (
-        [structlog.dev.ConsoleRenderer(colors=out.isatty(), pad_event_to=24)]
+        [structlog.dev.ConsoleRenderer(colors=out.isatty(), pad_event_to=24, sort_keys=False)]
         if people
         else [structlog.processors.format_exc_info, _event_first, structlog.processors.JSONRenderer()]
     )

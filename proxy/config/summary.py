@@ -47,7 +47,7 @@ def _route(settings: RouteSettings) -> Iterator[tuple[str, object]]:
     match = settings.match
     conditions = {"path": None if match.path == "/" else match.path, "model": match.model, "key": match.key}
     conditions |= {f"header {name}": glob for name, glob in match.header.items()}
-    yield "takes", {name: value for name, value in conditions.items() if value is not None} or "everything"
+    yield "takes", ", ".join(f"{name} {value}" for name, value in conditions.items() if value) or "everything"
     yield "upstream", settings.upstream
     if settings.experiment is None:
         yield "policy", settings.policy.name

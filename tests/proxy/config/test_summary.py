@@ -37,7 +37,7 @@ def test_routes_upstreams_and_where_everything_is_kept_are_said() -> None:
     said = lines(FULL)
 
     support, split, rest = said["route"]
-    takes = {"path": "/support", "model": "gpt-4o*", "header x-team": "a*"}
+    takes = "path /support, model gpt-4o*, header x-team a*"
     assert support == {
         "name": "support",
         "takes": takes,
