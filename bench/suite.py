@@ -6,12 +6,13 @@ with recorded conversations, each file JSON lines as docs/benchmarks.md says; wh
 have nothing else to do; `--full` takes everything, for hours.
 
 In `--out` each step leaves NAME.txt (what it printed), NAME.json (figures), and those of quality NAME.jsonl (each
-measurement); tables.md has the tables as Markdown, and charts are drawn at the end. After a stop, `--resume` leaves out
-the steps that are done and goes on in the one that was not.
+measurement). Charts are drawn at the end; `python -m bench.publish` puts it all into the documentation. After a stop,
+`--resume` leaves out the steps that are done and goes on in the one that was not.
 """
 
 import os
 import resource
+import shlex
 import shutil
 import subprocess
 import sys
@@ -41,6 +42,12 @@ class Step:
     arguments: tuple[str, ...]
     output: str | None = "--json"
     kept: bool = False
+
+    def shown(self, data: Path | None, model_url: str) -> str:
+        """The command as the documentation shows it: DATA and URL stand for what is different from place to place."""
+        words = [word.replace(str(data), "DATA") if data is not None else word for word in self.arguments]
+        words = ["URL" if model_url and word == model_url else word for word in words]
+        return shlex.join(["python", "-m", self.module, *words])
 
     def command(self, out: Path, *, resume: bool) -> list[str]:
         """The whole command line."""
@@ -132,6 +139,7 @@ def main(
         done.unlink(missing_ok=True)
         (out / f"{step.name}.md").unlink(missing_ok=True)
         print(f"{step.name} ({number} of {len(wanted)}) ...", flush=True)
+        (out / f"{step.name}.command").write_text(f"{step.shown(data, model_url)}\n", encoding="utf-8")
         code = run(step, out, resume=resume)
         if code in (STOPPED, -2):
             raise SystemExit(f"stopped in {step.name}: --resume goes on")
@@ -140,7 +148,6 @@ def main(
             print(f"{step.name}: failed with exit code {code}, see {out / step.name}.txt")
         else:
             done.touch()
-    (out / "tables.md").write_text("".join(p.read_text() for p in sorted(out.glob("*.md")) if p.name != "tables.md"))
     subprocess.run([sys.executable, "-m", "bench.quality.charts", str(out), "--into", str(charts or out)], check=False)
     if failed:
         raise SystemExit(f"failed: {', '.join(failed)}")

@@ -43,6 +43,16 @@ from proxy.embeddings.sentence import DEFAULT_MODEL
 from proxy.errors import ConfigError
 from proxy.route import Route
 
+STATED = ("stated: lost", "stated: P99")
+REFERENCE = {
+    "fifo": (28, 0),
+    "lru_token": (12, 8),
+    "priority": (7, 15),
+    "semantic_cluster": (4, 120),
+    "hybrid": (3, 130),
+}
+"""What others state of such policies, on 200 support dialogues of 40 turns: % of intent lost, ms added at P99."""
+
 POLICIES = "newest,fifo,lru_token,priority,semantic_cluster,hybrid,oracle"
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
@@ -81,7 +91,7 @@ def main(
     show(
         Console(),
         f"Intent lost in % and ms added at P50 / P99, {len(chosen)} slices of 40 messages, {questions} questions",
-        ["", *(f"{share:.0%}: {name}" for share in shares for name in ("lost", "over", "P50", "P99"))],
+        ["", *(f"{share:.0%}: {name}" for share in shares for name in ("lost", "over", "P50", "P99")), *STATED],
         _rows(figures),
         markdown,
     )
@@ -149,7 +159,7 @@ def _figures(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
 def _rows(figures: dict[str, dict[str, dict[str, Any]]]) -> Iterable[Sequence[str]]:
     for name, by_share in figures.items():
         cells = [f"{cell[key]:.1f}" for cell in by_share.values() for key in ("lost", "over", "p50_ms", "p99_ms")]
-        yield [name, *cells]
+        yield [name, *cells, *map(str, REFERENCE.get(name, ("", "")))]
 
 
 if __name__ == "__main__":

@@ -48,6 +48,17 @@ def test_what_can_go_on_is_told_to(tmp_path: Path) -> None:
     assert other.command(tmp_path, resume=True) == [sys.executable, "-m", "bench.hot"]
 
 
+def test_commands_are_shown_as_they_are_anywhere(data: Path) -> None:
+    step = Step(
+        "a", "bench.quality.answers", (str(data / "support.jsonl"), "--model-url", "http://host/v1", "--x", "a b")
+    )
+
+    assert step.shown(data, "http://host/v1") == (
+        "python -m bench.quality.answers DATA/support.jsonl --model-url URL --x 'a b'"
+    )
+    assert str(data) in step.shown(None, "")
+
+
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """A suite of two steps, the second of which fails."""
@@ -68,7 +79,8 @@ def test_steps_leave_what_they_found_and_are_not_made_twice(tmp_path: Path) -> N
     assert (first.exit_code, again.exit_code) == (1, 0)
     assert {path.name for path in out.iterdir()} >= {"planted.txt", "planted.json", "planted.jsonl", "planted.done"}
     assert not (out / "other.done").exists()
-    assert (out / "tables.md").read_text().startswith("**planted: evidence kept")
+    assert (out / "planted.md").read_text().startswith("**planted: evidence kept")
+    assert (out / "planted.command").read_text().startswith("python -m bench.quality --planted 1")
     assert "planted: done before" in again.output
 
 

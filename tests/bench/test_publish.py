@@ -1,0 +1,86 @@
+from pathlib import Path
+
+from typer.testing import CliRunner
+
+from bench.publish import app
+
+TEXT = """Before.
+
+<!-- bench intent -->
+| old |
+<!-- /bench -->
+
+Between.
+
+<!-- bench hot -->
+<!-- /bench -->
+
+<!-- bench gone -->
+| kept |
+<!-- /bench -->
+"""
+
+
+def test_tables_stand_where_they_belong_with_their_commands(tmp_path: Path) -> None:
+    (file := tmp_path / "page.md").write_text(TEXT)
+    for name, suffix, content in (
+        ("intent", "md", "**Intent**\n\n| new |\n\n"),
+        ("intent", "txt", "a table for a terminal"),
+        ("hot", "txt", "1 2 3\n"),
+        ("gone", "txt", "half a table"),
+    ):
+        (tmp_path / f"{name}.{suffix}").write_text(content)
+    for name in ("intent", "hot"):
+        (tmp_path / f"{name}.command").write_text(f"python -m bench.{name}\n")
+        (tmp_path / f"{name}.done").touch()
+    (tmp_path / "gone.command").write_text("python -m bench.gone\n")
+
+    result = CliRunner().invoke(app, [str(tmp_path), str(file)])
+
+    assert result.exit_code == 0, result.output
+    assert "2 tables; left as it was: gone" in result.output
+    assert (
+        file.read_text()
+        == """Before.
+
+<!-- bench intent -->
+
+**Intent**
+
+| new |
+
+`python -m bench.intent`
+
+<!-- /bench -->
+
+Between.
+
+<!-- bench hot -->
+
+`python -m bench.hot`
+
+```text
+1 2 3
+```
+
+<!-- /bench -->
+
+<!-- bench gone -->
+| kept |
+<!-- /bench -->
+"""
+    )
+
+
+def test_a_second_time_changes_nothing(tmp_path: Path) -> None:
+    (file := tmp_path / "page.md").write_text("<!-- bench hot -->\n<!-- /bench -->\n")
+    (tmp_path / "hot.txt").write_text("1\n")
+    (tmp_path / "hot.command").write_text("python -m bench.hot\n")
+    (tmp_path / "hot.done").touch()
+
+    CliRunner().invoke(app, [str(tmp_path), str(file)])
+    once = file.read_text()
+    CliRunner().invoke(app, [str(tmp_path), str(file)])
+
+    assert "python -m bench.hot" in once
+    assert file.read_text() == once
