@@ -72,7 +72,6 @@ def steps(data: Path | None, model_url: str, model: str, *, full: bool) -> Itera
         (
             *_flags(("planted", "messages", "facts"), planted),
             *("--replay", "--budgets", "0.10,0.25,0.50", "--policies", f"newest,{POLICIES},oracle"),
-            *("--vectors", "prepared"),
         ),
         kept=True,
     )
