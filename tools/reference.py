@@ -27,12 +27,13 @@ _SECTIONS = {
     "telemetry": "See [traces](tracing.md).",
     "log": "The server's own words on stderr.",
     "embeddings": "Vectors, which tell what is relevant to a prompt beyond its words.",
-    "upstreams": "The providers and model servers, by a name of your choice (`NAME`).",
+    "upstreams": "The providers and model servers, each a mapping under a name of your choice: "
+    "`upstreams: {openai: {base_url: https://api.openai.com/v1}}`.",
     "defaults": "What every route inherits. A route may have each of them itself: its own mapping is laid over the "
     "one here key by key, and its policy replaces the one here with all options.",
-    "routes": "Which request goes where, under which rules: all of a route's conditions have to hold, and the first "
-    "route that matches takes a request.",
-    "keys": "The proxy's own keys. Without any, it answers everybody who reaches it.",
+    "routes": "A list. Which request goes where, under which rules: all of a route's conditions have to hold, and the "
+    "first route that matches takes a request.",
+    "keys": "A list of the proxy's own keys. Without any, it answers everybody who reaches it.",
 }
 
 
@@ -51,7 +52,9 @@ def _configuration() -> Iterator[str]:
     yield (
         "# Configuration\n\nA YAML file, named with `--config`. It needs only what differs from the defaults here; "
         'unknown keys are refused, and nothing is converted (`port: "8080"` is a text, and no port). '
-        "`trimtab check FILE` says everything that is wrong with a file, or prints it with every default filled in.\n"
+        "`trimtab check FILE` says everything that is wrong with a file, or prints it with every default filled in. "
+        "Settings of a section are named below it: `port` under `server` is `server: {port: 8080}`, and "
+        "`thresholds.warn` under `defaults` is `defaults: {thresholds: {warn: 0.75}}`.\n"
     )
     groups: dict[str, list[Setting]] = {}
     for setting in settings():
@@ -64,7 +67,8 @@ def _configuration() -> Iterator[str]:
             default = "required" if setting.default is None else f"`{setting.default}`"
             if setting.path == "routes[].upstream":
                 default = "the only one"
-            yield _row(f"`{setting.path}`", setting.type, default, _escaped(about))
+            below = setting.path.removeprefix(f"{group}.NAME.").removeprefix(f"{group}[].").removeprefix(f"{group}.")
+            yield _row(f"`{below}`", setting.type, default, _escaped(about))
     if groups:
         raise ValueError(f"_SECTIONS: has no section for {', '.join(groups)}")
 
