@@ -12,9 +12,9 @@ PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
 	&& echo "$$python" && break; done)
 
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet --no-input
-# What is locked must not depend on where it is locked: no settings of the machine, none written down.
-COMPILE := PIP_CONFIG_FILE=/dev/null PIP_FIND_LINKS= PIP_EXTRA_INDEX_URL= $(BIN)/pip-compile --quiet --no-config \
-	--generate-hashes --strip-extras --allow-unsafe --no-header --no-annotate --no-emit-options
+# What is locked holds for every Python and system, and must not depend on where it is locked: no settings of the machine.
+COMPILE := UV_NO_CONFIG=1 UV_FIND_LINKS= $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+	--no-header --no-annotate --no-emit-index-url
 
 .DEFAULT_GOAL := help
 .PHONY: help install install-dev run test clients package sbom bench bench-full lint format docs lock clean
@@ -69,8 +69,8 @@ docs: install-dev  ## make the reference pages from the code, and the documentat
 
 lock: install-dev  ## write the lock files anew; ARGS=--upgrade takes the newest releases
 	$(COMPILE) $(ARGS) -o requirements.lock pyproject.toml
-	$(COMPILE) $(ARGS) -c requirements.lock --only-build-deps --build-deps-for editable --build-deps-for wheel \
-		-o requirements-build.lock pyproject.toml
+	$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], "editables", sep="\n")' \
+		| $(COMPILE) $(ARGS) -c requirements.lock -o requirements-build.lock -
 	$(BIN)/python -c 'import tomllib; g = tomllib.load(open("pyproject.toml", "rb"))["dependency-groups"]; print(*g["dev"], *g["docs"], sep="\n")' \
 		| $(COMPILE) $(ARGS) -c requirements.lock -c requirements-build.lock -o requirements-dev.lock -
 	$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["bench"], sep="\n")' \

@@ -9,6 +9,7 @@ import sys
 import tomllib
 import zipfile
 from email import message_from_string
+from importlib import metadata
 from itertools import combinations
 from pathlib import Path
 
@@ -68,13 +69,36 @@ def test_the_locks_agree() -> None:
         assert {name: one[name] for name in one.keys() & other} == {name: other[name] for name in one.keys() & other}
 
 
+@pytest.mark.parametrize("python", ["3.11.0", "3.11.15", "3.12.0", "3.13.0"])
+def test_the_lock_serves_every_python_that_the_project_takes(python: str) -> None:
+    """What a locked release wants of an older or a newer Python than this one is locked too."""
+    locked = pins("requirements.lock")
+    other = {"python_full_version": python, "python_version": python.rpartition(".")[0], "extra": ""}
+    wanted = {
+        canonicalize_name(requirement.name): name
+        for name in locked
+        for requirement in map(Requirement, (_requires(name) or ()))
+        if requirement.marker is None or requirement.marker.evaluate(other)
+    }
+
+    assert wanted
+    assert {name: by for name, by in wanted.items() if name not in locked} == {}
+
+
+def _requires(name: str) -> list[str] | None:
+    try:
+        return metadata.requires(name)
+    except metadata.PackageNotFoundError:  # another system's
+        return None
+
+
 def test_the_wheel_has_both_packages_with_their_types_and_nothing_else(tmp_path: Path) -> None:
     (built,) = WheelBuilder(str(ROOT)).build(directory=str(tmp_path), versions=["standard"])
 
     with zipfile.ZipFile(built) as wheel:
         names = wheel.namelist()
         info = next(name.split("/")[0] for name in names if name.endswith(".dist-info/METADATA"))
-        metadata = message_from_string(wheel.read(f"{info}/METADATA").decode())
+        told = message_from_string(wheel.read(f"{info}/METADATA").decode())
         scripts = wheel.read(f"{info}/entry_points.txt").decode()
     assert {name.split("/")[0] for name in names} == {"policies", "proxy", info}
     static = {str(path.relative_to(ROOT)) for path in (ROOT / "proxy/dashboard/static").rglob("*") if path.is_file()}
@@ -86,7 +110,7 @@ def test_the_wheel_has_both_packages_with_their_types_and_nothing_else(tmp_path:
     }
     assert {name for name in names if name.endswith(".py")} == sources
     assert "trimtab = proxy.cli:main" in scripts
-    assert (metadata["Name"], metadata["Version"]) == ("trimtab", PROJECT["project"]["version"])
+    assert (told["Name"], told["Version"]) == ("trimtab", PROJECT["project"]["version"])
 
 
 # -- make
