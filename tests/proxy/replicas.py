@@ -51,9 +51,9 @@ class Replica:
                 except httpx2.TransportError:
                     await asyncio.sleep(0.05)
 
-    def client(self, **options: object) -> httpx2.AsyncClient:
+    def client(self, path: str = "") -> httpx2.AsyncClient:
         limits = httpx2.Limits(max_connections=None, max_keepalive_connections=0 if self._command else 100)
-        url = f"http://127.0.0.1:{self.port}"
+        url = f"http://127.0.0.1:{self.port}{path}"
         return httpx2.AsyncClient(base_url=url, trust_env=False, timeout=30, limits=limits)
 
     def workers(self) -> set[int]:

@@ -5,6 +5,7 @@ import json
 import os
 import signal
 from collections.abc import AsyncIterator, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,12 @@ WINDOW = 1000
 def settings(state: str, policy: str = "fifo") -> str:
     rules = f"window: {WINDOW}, reserve_output: 0, policy: {policy}, breathing_turns: 0, hold: {{wait_s: 10}}"
     rules += ", recall: {budget: 0}"  # what comes back is the policy's own, and there are two policies here
-    return f"state: '{state}'\nstate_timeout_s: 10\ndefaults: {{{rules}}}\nserver: {{drain_s: 1}}"
+    noted = "{name: noted, match: {path: /noted}, policy: rwr, keep_prefix: 0, recall: {budget: 0.3}}"
+    # Processes that share two cores with others answer late; what a store that is late costs is tested elsewhere.
+    return (
+        f"state: '{state}'\nstate_timeout_s: 10\nembeddings: {{backend: none}}\ndefaults: {{{rules}}}\n"
+        f"routes: [{noted}, {{name: rest}}]\nserver: {{drain_s: 1}}"
+    )
 
 
 def history(name: str, tokens: int) -> list[Message]:
@@ -103,6 +109,23 @@ async def test_a_conversation_that_alternates_gets_the_same_bytes_as_on_one(
             assert sent.raw == expected.raw
     assert cuts >= 2
     assert any(record["replayed"] for record in await audited(other, *there)), "and it took part after a cut"
+
+
+async def test_what_came_back_on_one_stays_on_the_other(two: list[Replica], upstream: FakeUpstream) -> None:
+    """Notes hold no text in the store: each worker makes them again from the client's messages, to the last byte."""
+    answering(upstream)
+    fact = "The code of the red crane is QX-4471, please remember it."
+    opening = [system(), user("Help me through the day."), assistant("Gladly."), user(fact), assistant("I shall.")]
+    async with two[0].client(path="/noted") as mine, two[1].client(path="/noted") as theirs:
+        talk = Talk(mine, upstream, [*opening, *history("Halcyon", 900)[2:], user(f"And? {words(60)}")])
+        told = await talk.send()
+        assert fact.encode() not in b"".join(told.raw)
+        asked = await talk.send(user("What is the code of the red crane?"), client=theirs)
+        thanks = [(user(f"Thanks {number}."), (mine, theirs)[number % 2]) for number in range(4)]
+        sent = [told, asked, *[await talk.send(new, client=client) for new, client in thanks]]
+    assert sum(fact.encode() in raw for raw in asked.raw) == 1, "in a note"
+    for before, after in pairwise(sent):
+        assert after.raw[: len(before.raw)] == before.raw
 
 
 async def test_when_both_cut_at_once_both_send_the_winners_form(two: list[Replica], upstream: FakeUpstream) -> None:
@@ -235,7 +258,7 @@ async def test_workers_of_one_command_share_a_file_and_may_all_be_killed(
             workers = served.workers()
             for pid in workers:
                 os.kill(pid, signal.SIGKILL)
-            async with asyncio.timeout(120):
+            async with asyncio.timeout(60):  # two workers start at once, which takes seconds of both cores
                 while not (served.workers() - workers and await answers(client)):  # noqa: ASYNC110 - processes have no event for it
                     await asyncio.sleep(0.1)
             third = await asyncio.gather(*(talk.send(user("And at last?")) for talk in talks))
