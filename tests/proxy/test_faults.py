@@ -2,8 +2,11 @@
 
 import asyncio
 import json
+import resource
+import sys
 import tracemalloc
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -12,6 +15,7 @@ import pytest
 from tests.fakes.upstream import Exchange, FakeUpstream, completion
 from tests.proxy.dialogues import body, dialogue, user
 from tests.proxy.proxied import Records, Start, post
+from tests.proxy.replicas import Replica
 
 RULES = "defaults: {window: 400, reserve_output: 0, policy: fifo, protect_last: 1, hold: {wait_s: 20}}"
 TALK = dialogue(12, size=40)
@@ -279,3 +283,30 @@ async def test_a_store_that_cannot_be_written_costs_no_request(
     assert {answer.headers["x-trimtab-action"] for answer in answers} == {"trimmed"}
     assert all(len(exchange.body) < len(ASKED) for exchange in upstream.exchanges)
     assert json.loads(upstream.last.body)["messages"][0] == TALK[0]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a limit cannot be set on another process")
+async def test_a_disk_that_fills_under_audit_and_state_costs_no_request(upstream: FakeUpstream, tmp_path: Path) -> None:
+    """And what is written once there is room again is whole."""
+    served = Replica(tmp_path / "proxy", f"{RULES}\nstate: 'sqlite:///{tmp_path}/state.db'", upstream=upstream.url)
+    await served.start()
+    assert served.process is not None
+    _, hard = resource.prlimit(served.process.pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(served.process.pid, resource.RLIMIT_FSIZE, (4096, hard))
+    asked = [body([*TALK, user(f"{n} " * 80)]) for n in range(6)]
+    try:
+        async with served.client() as client:
+            answers = [await post(client, each) for each in asked]
+            again = await post(client, asked[0])
+            sent = [exchange.body for exchange in upstream.exchanges]
+            resource.prlimit(served.process.pid, resource.RLIMIT_FSIZE, (hard, hard))
+            after = await post(client, body([*TALK, user("And now? " * 80)]))
+    finally:
+        served.stop()
+
+    assert [answer.status_code for answer in (*answers, again, after)] == [200] * 8
+    assert {answer.headers["x-trimtab-action"] for answer in (*answers, again, after)} == {"trimmed"}
+    assert sent[-1] == sent[0], "what this worker decided it remembers, whatever the disk does"
+    written = [json.loads(line) for line in served.audit.read_text().splitlines()]
+    assert after.headers["x-trimtab-audit-id"] in {record["audit_id"] for record in written}
+    assert len(written) < 8, "the disk was full for some"
