@@ -259,6 +259,29 @@ async def test_a_pin_brings_back_what_was_dropped_as_long_as_it_is_sent(start: S
     assert unpinned.raw == grown(last, answer, user("And?"), between, user("So?"))
 
 
+async def test_what_surely_fits_another_model_goes_whole_and_the_cut_is_found_again(
+    start: Start, upstream: FakeUpstream
+) -> None:
+    """Nothing is counted or looked up for it, and so nothing is dropped."""
+    rules = "policy: fifo, reserve_output: 0, breathing_turns: 0, recall: {budget: 0}"
+    client = await start(f"defaults: {{{rules}}}")
+    talk = opening(client, upstream, "dialogue")
+    talk.fields["model"] = "gpt-4"  # 8,192 tokens
+    last = await cut(talk)
+    answer = talk.messages[-1]
+
+    talk.fields["model"] = "gpt-4o"  # 128,000
+    larger = await talk.send(question(1))
+    between = talk.messages[-1]
+    talk.fields["model"] = "gpt-4"
+    again = await talk.send(user("And then?"))
+
+    assert larger.raw == dumped(*talk.messages[:-3])
+    assert larger.action == "pass"
+    assert "x-trimtab-tokens-before" not in larger.response.headers
+    assert again.raw == grown(last, answer, question(1), between, user("And then?"))
+
+
 OVERRIDES = settings("fifo", ", allow_overrides: true")
 
 
