@@ -1,7 +1,8 @@
 """Clients that leave at random moments: how soon the upstream hears of it, and whether anything stays behind.
 
 `python -m bench.aborts --clients 1000`. Each leaves before its answer, in it, or never gets one since the upstream is
-silent; then the same conversation goes on, which a mark left behind would hold up.
+silent; then the same conversation goes on, which a mark left behind would hold up. Time for which the machine had no
+processor for the bench or the proxy is not counted.
 """
 
 import argparse
@@ -11,7 +12,7 @@ import random
 import time
 from dataclasses import dataclass
 
-from bench.served import Vitals, served
+from bench.served import Vitals, held_up_s, served
 from bench.streams import Source, Stream, ask, judge, source
 
 HOLD_S = 30.0  # a mark that stays makes the next request wait for so long
@@ -21,7 +22,10 @@ WITHIN_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """`late` are aborts that the upstream heard of after more than a second, or never; `held` followers that waited."""
+    """`late` are aborts that the upstream heard of after more than a second, or never; `held` followers that waited.
+
+    `starved` is the share of the time for which bench or proxy waited for a processor.
+    """
 
     aborts: int
     heard: int
@@ -31,6 +35,7 @@ class Report:
     before: Vitals
     after: Vitals
     left_open: int
+    starved: float
 
 
 @dataclass(slots=True)
@@ -50,7 +55,7 @@ async def leave(port: int, upstream: Source, number: int) -> tuple[Left, float]:
     await asyncio.sleep(rng.uniform(0, 0.5))
     asking.cancel()
     await asyncio.wait({asking})
-    left = Left(number, time.perf_counter())
+    left = Left(number, upstream.clock())
     # What the proxy has not heard of yet is in flight, so that much is waited for.
     await asyncio.sleep(WITHIN_S)
     start = time.perf_counter()
@@ -68,7 +73,8 @@ def _body(messages: list[dict[str, str]]) -> bytes:
 async def measure(clients: int, at_once: int = 25) -> Report:
     """Let so many clients leave, some at once."""
     async with source() as upstream, served(upstream.url, SETTINGS) as proxy:
-        before = await proxy.vitals()
+        upstream.clock = lambda: time.perf_counter() - held_up_s() - held_up_s(proxy.pid)
+        before, start, counted = await proxy.vitals(), time.perf_counter(), upstream.clock()
         gate = asyncio.Semaphore(at_once)
 
         async def one(number: int) -> tuple[Left, float]:
@@ -76,6 +82,7 @@ async def measure(clients: int, at_once: int = 25) -> Report:
                 return await leave(proxy.port, upstream, number)
 
         done = await asyncio.gather(*(one(number) for number in range(clients)))
+        starved = 1 - (upstream.clock() - counted) / (time.perf_counter() - start)
         after = before
         for _ in range(150):
             await asyncio.sleep(0.2)
@@ -87,7 +94,7 @@ async def measure(clients: int, at_once: int = 25) -> Report:
         seen = {number for number in upstream.seen if number >= 0}
         late = sum(wait > WITHIN_S for wait in waits) + len(seen - set(upstream.gone))
         held = sum(took > HOLD_S / 2 for _, took in done)
-        return Report(clients, len(waits), max(waits, default=0.0), late, held, before, after, upstream.busy)
+        return Report(clients, len(waits), max(waits, default=0.0), late, held, before, after, upstream.busy, starved)
 
 
 def main() -> None:
@@ -100,6 +107,7 @@ def main() -> None:
         f"{report.aborts} clients left; {report.heard} when their request was upstream, which heard of it within "
         f"{report.slowest_s * 1000:.0f} ms at the latest; {report.late} later than {WITHIN_S:g} s or never"
     )
+    print(f"left out is the time without a processor, {report.starved:.0%} of all")
     print(f"requests held up by a mark that stayed: {report.held}; upstream connections left: {report.left_open}")
     print(
         f"tasks {report.before.tasks} before, {report.after.tasks} after; "

@@ -7,13 +7,13 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import httpx
 from starlette.types import Message
 
 from bench.fuzz_bodies import Case
+from bench.served import held_up_s
 from policies import registry
 from policies.errors import PolicyError
 from proxy import app, exchange
@@ -58,14 +58,6 @@ class Kept(Audit):
     def put(self, record: Mapping[str, object], *, error: bool = False) -> None:
         """Keep a record."""
         self.records.append(record)
-
-
-def _held_up_s() -> float:
-    """Seconds that this thread has waited for a processor that others had; 0 where the system does not tell."""
-    try:
-        return int(Path("/proc/thread-self/schedstat").read_text().split()[1]) / 1e9
-    except (OSError, IndexError):
-        return 0.0
 
 
 def settings() -> str:
@@ -114,7 +106,7 @@ class Front:
     async def _one(self, case: Case, body: bytes, shrunk: set[int]) -> str | None:
         self.upstream.body = None
         self.audit.records.clear()
-        start = time.perf_counter() - _held_up_s()
+        start = time.perf_counter() - held_up_s()
         try:
             async with asyncio.timeout(20):
                 answer = await self._ask(case, body)
@@ -122,7 +114,7 @@ class Front:
             return "no answer"
         except Exception as error:  # noqa: BLE001 - whatever it is, it is what is looked for
             return f"raised {type(error).__name__}"
-        if (took := time.perf_counter() - _held_up_s() - start) > SLOWEST_S:
+        if (took := time.perf_counter() - held_up_s() - start) > SLOWEST_S:
             return f"took more than {SLOWEST_S:g} s ({took:.1f})"
         status, fields = answer
         action = fields.get(b"x-trimtab-action", b"refused").decode()

@@ -20,9 +20,16 @@ from tempfile import TemporaryDirectory
 import uvicorn
 from starlette.types import Receive, Scope, Send
 
-from proxy import config as configs
-from proxy.app import create_app
+from proxy import serving
 from proxy.http.heads import BoundedHeads
+
+
+def held_up_s(pid: int | str = "self") -> float:
+    """Seconds that a process's main thread has waited for a processor that others had; 0 where nobody tells."""
+    try:
+        return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9
+    except (OSError, IndexError):
+        return 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +103,8 @@ async def served(upstream: str, settings: str) -> AsyncIterator[Served]:
 
 def main(file: str, port: int) -> None:
     """Serve until stopped."""
-    app = create_app(configs.load(Path(file)), os.environ)
+    os.environ[serving.CONFIG_VARIABLE] = file
+    app = serving.worker()
 
     async def watched(scope: Scope, receive: Receive, send: Send) -> None:
         if scope.get("path") != "/bench/tasks":

@@ -71,6 +71,7 @@ class Source:
     seen: set[int] = field(default_factory=set)
     gone: dict[int, float] = field(default_factory=dict)
     port: int = 0
+    clock: Callable[[], float] = time.perf_counter
     stamp: Callable[[], bytes] | None = None  # makes an event's bytes when it is sent, in place of the stream's own
 
     @property
@@ -96,7 +97,7 @@ class Source:
                 stream = None
         except (ConnectionError, asyncio.IncompleteReadError):
             if stream is not None:
-                self.gone[stream.seed] = time.perf_counter()
+                self.gone[stream.seed] = self.clock()
         finally:
             writer.close()
 
