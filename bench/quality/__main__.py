@@ -92,14 +92,14 @@ def main(
         raise typer.BadParameter(str(error), param_hint="--settings, --policies") from None
     except PolicyError as error:
         raise typer.BadParameter(f"{error}; or one of {', '.join(OWN)}", param_hint="--policies") from None
-    plan = evidence.Plan(
+    setup = evidence.Setup(
         names=names, shares=shares, states=states_of(states), every=every, settings=settings, routes=routes
     )
     figures: dict[str, Any] = {}
     with found.stoppable():
         for name, conversations in sources.items():
             some = conversations[: first or None]
-            tallies, wanted = evidence.measure(name, some, plan, opened(model), found)
+            tallies, wanted = evidence.measure(name, some, setup, opened(model), found)
             figures[name] = {
                 label: {f"{share:g}": tally.figures() for share, tally in zip(shares, row, strict=True)}
                 for label, row in tallies.items()

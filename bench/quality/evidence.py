@@ -34,7 +34,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class Setup:
     """What is to be measured: ways by name, under budgets as shares, with vectors in some states.
 
     Of a conversation's probes every `every`-th is taken. `routes` are those of the ways, by name, where conversations
@@ -86,30 +86,32 @@ class Task:
 
 
 def measure(
-    name: str, conversations: Iterable[Conversation], plan: Plan, vectors: DiskVectors | None, results: Results
+    name: str, conversations: Iterable[Conversation], setup: Setup, vectors: DiskVectors | None, results: Results
 ) -> tuple[dict[str, list[Tally]], int]:
     """The tallies of conversations, by the label of the way one for each budget, and how many probes there were.
 
     `name` says where they are from. What is in `results` is not measured again. Raises PolicyError for a name that is
     no way's.
     """
-    wanted = [(each, [*probes(each)][:: plan.every]) for each in conversations]
+    wanted = [(each, [*probes(each)][:: setup.every]) for each in conversations]
     wanted = [(each, asked) for each, asked in wanted if asked]
-    rows = plan.rows
+    rows = setup.rows
     todo = [
-        Task(each, asked, row) for each, asked in wanted for row in rows if plan.key(name, each, row) not in results
+        Task(each, asked, row) for each, asked in wanted for row in rows if setup.key(name, each, row) not in results
     ]
     if vectors is not None:
-        _embed(name, vectors, todo, slots="relevance" in plan.names)
-    measured = _cut(todo, plan, vectors) if plan.routes is None else _replayed(todo, plan.routes, plan.shares, vectors)
+        _embed(name, vectors, todo, slots="relevance" in setup.names)
+    measured = (
+        _cut(todo, setup, vectors) if setup.routes is None else _replayed(todo, setup.routes, setup.shares, vectors)
+    )
     with bar(f"{name}: requests", sum(len(task.asked) for task in todo)) as advance:
         for task, tallies in zip(todo, measured, strict=True):
-            results.put(plan.key(name, task.conversation, task.row), [tally.sums() for tally in tallies])
+            results.put(setup.key(name, task.conversation, task.row), [tally.sums() for tally in tallies])
             advance(len(task.asked))
-    found = {row.label: [Tally() for _ in plan.shares] for row in rows}
+    found = {row.label: [Tally() for _ in setup.shares] for row in rows}
     for each, _ in wanted:
         for row in rows:
-            for tally, sums in zip(found[row.label], results.get(plan.key(name, each, row)), strict=True):
+            for tally, sums in zip(found[row.label], results.get(setup.key(name, each, row)), strict=True):
                 tally.merge(sums)
     return found, sum(len(asked) for _, asked in wanted)
 
@@ -130,7 +132,7 @@ def _embed(name: str, vectors: DiskVectors, todo: Sequence[Task], *, slots: bool
             advance(len(batch))
 
 
-def _cut(todo: Sequence[Task], plan: Plan, vectors: DiskVectors | None) -> Iterator[list[Tally]]:
+def _cut(todo: Sequence[Task], setup: Setup, vectors: DiskVectors | None) -> Iterator[list[Tally]]:
     """Each task with its requests cut to the budgets at once."""
     chosen: dict[Row, Way] = {}
     views: dict[str, list[View]] = {}
@@ -140,9 +142,9 @@ def _cut(todo: Sequence[Task], plan: Plan, vectors: DiskVectors | None) -> Itera
         if task.conversation.id not in views:
             route = bench_route(registry.create("fifo"))  # its policy is not asked
             views = {task.conversation.id: [view(probe, route) for probe in task.asked]}
-        tallies = [Tally() for _ in plan.shares]
+        tallies = [Tally() for _ in setup.shares]
         for each in views[task.conversation.id]:
-            targets = [int(share * each.window.used) for share in plan.shares]
+            targets = [int(share * each.window.used) for share in setup.shares]
             for tally, one, target in zip(tallies, chosen[task.row](each, targets), targets, strict=True):
                 tally.add(each.probe, one, target)
         yield tallies
