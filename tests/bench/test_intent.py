@@ -3,6 +3,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from bench.data import Conversation
@@ -56,6 +58,28 @@ def test_no_group_is_cut_in_half(messages: list[dict[str, Any]]) -> None:
     assert len(found) == 2
     assert all(violations(one.conversation.request["messages"]) == [] for one in found)
     assert sum(len(one.conversation.request["messages"]) for one in found) >= len(messages) - 2
+
+
+def turn(number: int, calls: int) -> list[dict[str, Any]]:
+    """A user's message and its answer, after so many parallel calls of tools."""
+    made = [
+        {"id": f"c{number}-{i}", "type": "function", "function": {"name": "f", "arguments": "{}"}} for i in range(calls)
+    ]
+    results = [{"role": "tool", "tool_call_id": call["id"], "content": f"Result {call['id']}."} for call in made]
+    asked = [{"role": "assistant", "content": None, "tool_calls": made}, *results] if made else []
+    return [said(2 * number), *asked, said(2 * number + 1)]
+
+
+@given(st.lists(st.integers(0, 5), min_size=10, max_size=60))
+def test_every_slice_is_a_conversation_that_an_upstream_takes(calls: list[int]) -> None:
+    messages = [message for number, each in enumerate(calls) for message in turn(number, each)]
+    found = [one.conversation.request["messages"] for one in slices(conversation(messages))]
+    contents = [json.dumps(message) for one in found for message in one]
+
+    assert len(found) == len(messages) // 40
+    assert all(violations(one) == [] for one in found)
+    assert all(28 <= len(one) <= 40 for one in found)
+    assert contents == [content for content in map(json.dumps, messages) if content in contents], "in order, each once"
 
 
 def test_an_intent_is_the_task_the_constraints_and_the_evidence() -> None:
