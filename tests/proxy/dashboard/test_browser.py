@@ -153,6 +153,32 @@ async def test_it_is_readable_in_both_themes_and_small(at: Shown, width: int, da
     assert min(contrast.values()) >= 4.5, contrast
 
 
+async def test_on_a_phone_each_slot_has_its_reason_in_sight(at: Shown) -> None:
+    await at.page.look(width=390, height=844)
+    await at.page.open(at.url)
+    await at.page.go(f"#/decision/{at.cut}")
+
+    wide = await at.page.evaluate("""[...document.querySelectorAll('.stack .why')].filter((cell) => cell.textContent)
+        .map((cell) => cell.getBoundingClientRect()).map((at) => [at.left, at.right])""")
+    roles = {node["role"] for node in await at.page.accessibility()}
+    await at.page.look()
+
+    assert len(wide) > 3
+    assert all(left >= 0 and right <= 390 for left, right in wide)
+    assert {"table", "row", "cell", "columnheader"} <= roles, "it is a table to a screen reader still"
+
+
+async def test_a_decision_says_which_threshold_and_target_led_to_it(at: Shown) -> None:
+    await at.page.open(at.url)
+    await at.page.go(f"#/decision/{at.cut}")
+    said = await at.page.text(".facts")
+
+    assert "thresholds." in said
+    assert "targets." in said
+    assert "keep_prefix" in said
+    assert "(keep_prefix: 30%" in await at.page.text() or "protect_last" in await at.page.text()
+
+
 CONTRAST = """(() => {
     const rgb = (name, of) => getComputedStyle(of)[name].match(/[0-9.]+/g).slice(0, 3).map(Number);
     const light = (parts) => parts.map((v) => v / 255)
@@ -175,7 +201,8 @@ async def test_a_request_is_tried_with_two_policies_side_by_side(at: Shown) -> N
     turns = [user(f"Bed {number}: {words(200, number)}") for number in range(12)]
     body = json.dumps({"model": MODEL, "messages": turns})
     before = len(at.upstream.exchanges)
-    await at.page.open(f"{at.url}#/preview")
+    await at.page.open(at.url)
+    await at.page.go("#/preview")
     await at.page.evaluate(
         f"(() => {{ const body = document.getElementById('try-body'); body.value = {json.dumps(body)};"
         "body.dispatchEvent(new Event('input')); document.querySelector('[value=lru]').click();"
