@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import takewhile
 
 import numpy as np
 
@@ -121,8 +122,9 @@ class Gatherer:
         wanted = self._wanted(messages, only)
         there = self._embeddings.known(wanted)
         if missing := _without(wanted, there):
-            # Others make the vectors: meanwhile the words are read.
-            unread = sum(message.size for message in messages if not self.library.has_read(message))
+            # Others make the vectors: meanwhile the words are read, from the last message that was.
+            new = takewhile(lambda message: not self.library.has_read(message), reversed(messages))
+            unread = sum(message.size for message in new)
             waiting = self._embeddings.gather(missing, self._wait_s)
             made, _ = await asyncio.gather(waiting, self._aside(unread, lambda: self.read(messages)))
             there = {**there, **made}

@@ -48,7 +48,9 @@ class Noting:
     @property
     def merge(self) -> bool:
         """Whether notes are the first words of a user's message, rather than messages of their own."""
-        return self.incoming.route.merge_notes or must_alternate(self.incoming.route, self.messages)
+        return self.incoming.route.merge_notes or must_alternate(
+            self.incoming.route, self.messages, self.reading.groups
+        )
 
     @property
     def messages(self) -> Sequence[Message]:

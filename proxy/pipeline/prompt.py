@@ -146,7 +146,7 @@ def window(
     ]
     slots = _release_large_task(slots, prompt, budget, asked, route)
     slots = _with_notes(slots, prompt, first_seen, uses, live)
-    alternate = must_alternate(route, original)
+    alternate = must_alternate(route, original, prompt.groups)
     slots = keep(
         slots,
         route.keep_prefix * budget,
@@ -256,10 +256,10 @@ def marked(prompt: Prompt) -> frozenset[str]:
     )
 
 
-def must_alternate(route: Route, messages: Sequence[Message]) -> bool:
+def must_alternate(route: Route, messages: Sequence[Message], groups: Sequence[Group]) -> bool:
     """Whether user and assistant turns must alternate in what is sent."""
     if route.alternate_roles is Alternate.AS_INPUT:
-        return alternates(messages)
+        return alternates(messages, groups)
     return route.alternate_roles is Alternate.STRICT
 
 

@@ -310,8 +310,11 @@ class Trimming:
 
     def _content(self, message: Message) -> int:
         """What a message costs beyond the same message without content."""
-        bare = replace(message, parts=(), digest=b"bare:" + message.digest)
-        return self._count(message) - self._count(bare)
+        counter, digest = self._reading.counter, b"bare:" + message.digest
+        whole, rest = self._counts.get((counter.key, message.digest)), self._counts.get((counter.key, digest))
+        if whole is not None and rest is not None:
+            return counter.total(whole) - counter.total(rest)
+        return self._count(message) - self._count(replace(message, parts=(), digest=digest))
 
 
 def weights(policy: Policy, seen: Window, context: Context) -> dict[str, object] | None:

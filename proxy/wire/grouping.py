@@ -142,12 +142,13 @@ def _known(index: int, role: str) -> Group:
     return Group((index,), Kind.DIALOGUE, role)
 
 
-def alternates(messages: Sequence[Message]) -> bool:
+def alternates(messages: Sequence[Message], groups: Sequence[Group] | None = None) -> bool:
     """Whether user and assistant turns alternate; tool groups, system and developer messages do not count as turns.
 
     That is how strict chat templates count, Mistral's among them. A role that they do not know does not alternate.
+    `groups` are those of the messages, where they are known.
     """
-    turns = _turns(messages)
+    turns = _turns(group(messages) if groups is None else groups)
     if not set(turns) <= {"user", "assistant"}:
         return False
     return all(earlier != later for earlier, later in pairwise(turns))
@@ -158,5 +159,6 @@ def begins_with_user(messages: Sequence[Message]) -> bool:
     return next((message.role == "user" for message in messages if message.role not in INSTRUCTIONS), False)
 
 
-def _turns(messages: Sequence[Message]) -> list[str]:
-    return [each.role for each in group(messages) if each.kind is not Kind.TOOL and each.role not in INSTRUCTIONS]
+def _turns(groups: Sequence[Group]) -> list[str]:
+    tool = Kind.TOOL
+    return [each.role for each in groups if each.kind is not tool and each.role not in INSTRUCTIONS]
