@@ -29,6 +29,8 @@ from bench.results import STOPPED
 BOUNDS = "identity,tail,oracle"
 POLICIES = "fifo,lru_token,priority,rwr,token_cost,semantic,semantic_cluster,adaptive,hybrid"
 FILES = ("locomo", "support", "chinese", "memorybank_en", "agents")
+SAMPLED = {"locomo": "16", "support": "20", "chinese": "40", "memorybank_en": "1", "agents": "10"}
+"""Every how manyth question the short suite takes: some fifty of each file."""
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
@@ -83,24 +85,24 @@ def steps(data: Path | None, model_url: str, model: str, *, full: bool) -> Itera
         yield Step("intent", "bench.quality.intent", (str(files["support"]), *some), kept=True)
     if "agents" in files:
         also = [each for name in POLICIES.split(",") for each in ("--also", f"policy: {name}")]
-        some = () if full else ("--longer-than", "30000")
-        yield Step("cache", "bench.cache", (str(files["agents"]), *some, *(also if full else also[-4:])))
+        long = () if full else ("--longer-than", "30000")
+        yield Step("cache", "bench.cache", (str(files["agents"]), *long, *(also if full else also[-4:])))
     if model_url:
         where = ("--model-url", model_url, "--model", model)
-        some = ("--planted", "10") if full else ("--planted", "2", "--facts", "4", "--messages", "40")
-        yield Step("answers-planted", "bench.quality.answers", (*some, *where), kept=True)
+        made = _flags(("planted", "messages", "facts"), ("10", "60", "8") if full else ("4", "60", "8"))
+        yield Step("answers-planted", "bench.quality.answers", (*made, *where), kept=True)
         if "support" in files:
-            some = (str(files["support"]), "--every", "4" if full else "40")
-            yield Step("answers-support", "bench.quality.answers", (*some, *where), kept=True)
+            slices = (str(files["support"]), "--every", "4" if full else "40")
+            yield Step("answers-support", "bench.quality.answers", (*slices, *where), kept=True)
 
 
 def _evidence(name: str, file: Path, *, full: bool) -> Iterator[Step]:
     """Evidence kept of one file: cut at once by everything, and by the default policy in each state of vectors."""
-    every = () if full else ("--every", "60" if name in ("locomo", "chinese") else "40")
+    every = () if full else ("--every", SAMPLED[name])
     own = f"{BOUNDS},lexical,relevance,{POLICIES if full else 'priority,semantic_cluster,hybrid'}"
     yield Step(f"evidence-{name}", "bench.quality", (str(file), *every, "--policies", own), kept=True)
     states = ("--vectors", "waited,prepared,cold", "--policies", "hybrid")
-    sample = ("--every", "10" if full else "120")
+    sample = ("--every", "10" if full else f"{3 * int(SAMPLED[name])}")
     yield Step(f"vectors-{name}", "bench.quality", (str(file), *sample, *states), kept=True)
     if name == "agents":
         return  # what a call needs is asked where it is made, not at the end

@@ -11,7 +11,7 @@ A picture whose figures are not there is left out, and said so. Needs `trimtab[b
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from io import BytesIO
 from pathlib import Path
@@ -36,13 +36,14 @@ def main(
 ) -> None:
     """Draw what was measured."""
     into.mkdir(parents=True, exist_ok=True)
-    for name, draw, sources in (
+    pictures: tuple[tuple[str, Callable[..., None], tuple[str, ...]], ...] = (
         ("budget", budget, ("evidence",)),
         ("cache", cache, ("replayed", "cache")),
         ("latency", latency, ("decide",)),
-    ):
-        found = [figures(folder, source) for source in sources]
-        if any(each is None for each in found):
+    )
+    for name, draw, sources in pictures:
+        found = [each for source in sources if (each := figures(folder, source)) is not None]
+        if len(found) < len(sources):
             print(f"{name}.png is left out: no figures of {' and '.join(sources)} in {folder}")
             continue
         try:
@@ -62,12 +63,12 @@ def figures(folder: Path, source: str) -> Figures | None:
     path = next((path for path in named if path.exists()), None)
     if path is None:
         return None
-    found = json.loads(path.read_text(encoding="utf-8"))
+    found: Any = json.loads(path.read_text(encoding="utf-8"))
     if isinstance(found, list):  # rows of bench.cache
         return {row["name"]: row for row in found}
     if source in ("evidence", "replayed"):
         return {"data": (data := DATA if DATA in found else next(iter(found))), "rows": found[data]}
-    return found
+    return dict(found)
 
 
 def budget(axes: Any, evidence: Figures) -> None:

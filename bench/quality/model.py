@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 import httpx
@@ -84,8 +85,8 @@ def rouge_l() -> Callable[[str, str], float]:
     Raises SystemExit where the package is not installed.
     """
     try:
-        from rouge_score.rouge_scorer import RougeScorer
+        scorer_of = import_module("rouge_score.rouge_scorer").RougeScorer
     except ImportError:
         raise SystemExit("rouge-score is not installed: pip install 'trimtab[bench]'") from None
-    scorer = RougeScorer(["rougeL"], tokenizer=_Words())
+    scorer = scorer_of(["rougeL"], tokenizer=_Words())
     return lambda reference, reply: float(scorer.score(reference, reply)["rougeL"].fmeasure)
