@@ -4,11 +4,12 @@
 FROM python:3.13-slim AS build
 
 WORKDIR /src
-COPY requirements.lock requirements-build.lock ./
+COPY requirements.lock requirements-build.lock requirements-otel.lock ./
 RUN python -m venv /build \
     && /build/bin/pip install --no-cache-dir --require-hashes -r requirements-build.lock \
     && python -m venv --without-pip /venv \
-    && /build/bin/pip --python /venv/bin/python install --no-cache-dir --require-hashes -r requirements.lock
+    && /build/bin/pip --python /venv/bin/python install --no-cache-dir --require-hashes \
+        -r requirements.lock -r requirements-otel.lock
 COPY pyproject.toml README.md LICENSE NOTICE ./
 COPY policies policies
 COPY proxy proxy

@@ -75,6 +75,8 @@ lock: install-dev  ## write the lock files anew; ARGS=--upgrade takes the newest
 		| $(COMPILE) $(ARGS) -c requirements.lock -c requirements-build.lock -o requirements-dev.lock -
 	$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["bench"], sep="\n")' \
 		| $(COMPILE) $(ARGS) -c requirements.lock -c requirements-build.lock -c requirements-dev.lock -o requirements-bench.lock -
+	$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["otel"], sep="\n")' \
+		| $(COMPILE) $(ARGS) -c requirements.lock -c requirements-build.lock -c requirements-dev.lock -o requirements-otel.lock -
 
 clean:  ## remove .venv, caches and built packages
 	rm -rf $(VENV) .tools .clients tests/clients/node/node_modules dist build .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -23,7 +23,10 @@ from proxy.tokens import tokenizers
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-LOCKS = ("requirements.lock", "requirements-build.lock", "requirements-dev.lock", "requirements-bench.lock")
+LOCKS = (
+    *("requirements.lock", "requirements-build.lock", "requirements-dev.lock"),
+    *("requirements-bench.lock", "requirements-otel.lock"),
+)
 PIN = re.compile(r"^(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)==(?P<version>[^\s;]+)(?: ; [^\\]+)? \\$")
 
 
@@ -39,6 +42,7 @@ def pins(lock: str) -> dict[str, str]:
         ("requirements-build.lock", PROJECT["build-system"]["requires"]),
         ("requirements-dev.lock", [*PROJECT["dependency-groups"]["dev"], *PROJECT["dependency-groups"]["docs"]]),
         ("requirements-bench.lock", PROJECT["project"]["optional-dependencies"]["bench"]),
+        ("requirements-otel.lock", PROJECT["project"]["optional-dependencies"]["otel"]),
     ],
     ids=LOCKS,
 )
