@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 
 import structlog
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
@@ -31,6 +32,7 @@ from proxy.dashboard.api import Api
 from proxy.dashboard.routes import Dashboard, to_pages
 from proxy.errors import ConfigError
 from proxy.gateway import Gateway
+from proxy.http import answers
 from proxy.http.admission import Admission
 from proxy.http.door import Door
 from proxy.http.patience import Patience
@@ -134,6 +136,7 @@ def create_app(config: Config, environ: Mapping[str, str], *, mark_ttl_s: float 
             Path("/metrics", measured),
             Path("/trimtab", to_pages),
             Mount("/trimtab", routes=dashboard.routes()),
+            *(Path(path, answers.OnlyGet(), methods=None) for path in ("/healthz", "/readyz", "/metrics", "/trimtab")),
             Path("/{path:path}", endpoint, methods=None),
             WebSocketRoute("/{path:path}", endpoint),
         ],
@@ -142,6 +145,7 @@ def create_app(config: Config, environ: Mapping[str, str], *, mark_ttl_s: float 
                 Door, keyring=keyring, admin_port=server.admin_port, on_refusal=lambda code: metrics.refused("", code)
             )
         ],
+        exception_handlers={HTTPException: answers.refusal, Exception: answers.broken},
         lifespan=lifespan,
     )
 
@@ -208,9 +212,12 @@ async def opened(
         stack.push_async_callback(asyncio.to_thread, embeddings.close)
         ratings = Ratings(upstreams)
         stack.push_async_callback(ratings.aclose)
+        vitals.watch("embedder", lambda: embeddings.stats)
+        vitals.watch("ratings", lambda: ratings.stats)
         hooks = Hooks(installed())
         stack.push_async_callback(asyncio.to_thread, hooks.close)
         background = Background(size=BACKGROUND)
+        vitals.watch("background", lambda: background.counts)
         stack.push_async_callback(asyncio.to_thread, background.close)
         pipeline = Pipeline(
             windows,

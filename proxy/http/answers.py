@@ -1,7 +1,9 @@
 """What the proxy answers by itself, in OpenAI's error shape."""
 
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.types import Send
+from starlette.types import Receive, Scope, Send
 
 from proxy.errors import ClientError, UpstreamError
 from proxy.http.headers import Headers
@@ -32,6 +34,29 @@ def failure(error: ClientError | UpstreamError, extra: Headers = ()) -> Response
             extra = [*extra, (b"connection", b"close")]
         return error_response(error.status, error.code, error.message, error.param, extra=extra)
     return error_response(_STATUS.get(error.code, 502), error.code, error.message, extra=extra)
+
+
+def refusal(request: Request, error: Exception) -> Response:
+    """The answer where nothing is under a path of the proxy's own, or not for this method."""
+    if not isinstance(error, HTTPException):
+        return broken(request, error)
+    code = {404: "not_found", 405: "method_not_allowed"}.get(error.status_code, "refused")
+    extra = [(name.lower().encode(), value.encode()) for name, value in (error.headers or {}).items()]
+    return error_response(error.status_code, code, str(error.detail), extra=extra)
+
+
+class OnlyGet:
+    """The ASGI endpoint of other methods on a path that is only read; no upstream has anything there."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer with 405."""
+        response = error_response(405, "method_not_allowed", "Method Not Allowed", extra=[(b"allow", b"GET, HEAD")])
+        await response(scope, receive, send)
+
+
+def broken(_: Request, error: Exception) -> Response:
+    """The answer where the proxy itself failed; what went wrong may quote the request, so it is in the log alone."""
+    return error_response(500, "internal_error", f"The proxy failed ({type(error).__name__}); its log says where")
 
 
 def stopping() -> Response:

@@ -423,3 +423,26 @@ async def test_what_is_passed_on_unread_says_why(start: Start, upstream: FakeUps
     assert bytes(upstream.last.body) == twice
     assert response.headers["x-trimtab-action"] == "pass"
     assert response.headers["x-trimtab-reason"] == "ambiguous_json"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "code"),
+    [
+        pytest.param("POST", "/healthz", 405, "method_not_allowed", id="another method"),
+        pytest.param("DELETE", "/metrics", 405, "method_not_allowed", id="another method for metrics"),
+        pytest.param("PUT", "/trimtab", 405, "method_not_allowed", id="another method for the dashboard"),
+        pytest.param("POST", "/trimtab/api/overview", 405, "method_not_allowed", id="another method for its figures"),
+    ],
+)
+async def test_what_the_proxys_own_paths_do_not_offer_is_told_in_openais_shape(
+    start: Start, upstream: FakeUpstream, method: str, path: str, status: int, code: str
+) -> None:
+    client = await start(SMALL)
+
+    response = await client.request(method, path)
+
+    assert response.status_code == status
+    assert response.json()["error"]["code"] == code
+    assert response.json()["error"]["type"] == "invalid_request_error"
+    assert "GET" in response.headers["allow"]
+    assert upstream.exchanges == []

@@ -1,6 +1,7 @@
 import json
 
 import pytest
+from starlette.requests import Request
 
 from proxy.errors import ClientError, UpstreamError
 from proxy.http import answers
@@ -41,3 +42,13 @@ async def test_websockets_are_refused_as_the_server_allows(extensions, types) ->
     await answers.refuse_websocket(extensions, send)
     assert [message["type"] for message in sent] == types
     assert sent[0].get("status", 501) == 501
+
+
+def test_a_failure_of_the_proxy_says_nothing_of_what_was_sent() -> None:
+    response = answers.broken(Request({"type": "http"}), ValueError("secret words of a prompt"))
+
+    assert response.status_code == 500
+    error = json.loads(bytes(response.body))["error"]
+    assert (error["code"], error["type"]) == ("internal_error", "server_error")
+    assert "ValueError" in error["message"]
+    assert "secret" not in error["message"]
