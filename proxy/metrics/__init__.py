@@ -78,6 +78,10 @@ class Metrics:
             "trimtab_hold_seconds", "How long requests waited for the turn they go on from.", _HOLD_S, "route"
         )
         self._notes = self._counter("trimtab_notes", "Notes that were made, of what was dropped.", "kind")
+        self._note_tokens = self._counter("trimtab_note_tokens", "Tokens of notes that were made.", "kind")
+        self._prepared = self._counter(
+            "trimtab_prepared", "Cuts, by what of them was made ahead: the plan, parts of it, or nothing.", "prepared"
+        )
         self._vectors = self._counter(
             "trimtab_vectors", "Texts that decisions wanted vectors of, by whether they came in time.", "result"
         )
@@ -154,10 +158,13 @@ class Metrics:
             self._cache_prefix(route).inc(outcome.cache_prefix_tokens)
         for placed in outcome.notes_made:
             self._notes(placed.note.kind.value).inc()
+            self._note_tokens(placed.note.kind.value).inc(max(placed.tokens, 0))
         if outcome.gathered is not None:
             for result, name in (("there", "vectors"), ("late", "late")):
                 if isinstance(count := outcome.gathered.get(name), int):
                     self._vectors(result).inc(count)
+        if outcome.trigger is not None:
+            self._prepared(outcome.prepared).inc()
         if outcome.trigger is not None and outcome.fates:
             self._evictions(outcome.trigger.value, self._policies.name(outcome.policy)).inc()
             for action, slots in Tally(fate.action for fate in outcome.fates.values()).items():

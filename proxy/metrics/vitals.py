@@ -1,16 +1,22 @@
-"""How the parts of a worker are doing, copied into its metrics now and then: store, audit, windows, requests open."""
+"""How the parts of a worker are doing, copied into its metrics now and then: store, audit, models, windows."""
 
 import asyncio
 from collections.abc import Callable
 from dataclasses import asdict
+from typing import Literal
 
 from prometheus_client import Counter
 
+from proxy import embeddings
 from proxy.audit import Counts
+from proxy.conversations import background
 from proxy.metrics import Metrics
+from proxy.recall import ratings
 from proxy.stores.steady import Stats
 
 SAMPLE_S = 2.0
+
+Counting = embeddings.Stats | ratings.Stats | background.Counts
 
 _STORE = {
     "calls": "Calls that were sent to the store.",
@@ -22,6 +28,34 @@ _STORE = {
     "written_back": "Values that were written when the store was back.",
     "superseded": "Of these, values that another worker had written first.",
     "dropped": "Values that were too many to be kept until the store is back.",
+}
+_PARTS = {
+    "embedder": {
+        "calls": "Batches of texts that vectors were made of.",
+        "made": "Texts that vectors were made of.",
+        "failures": "Batches that failed.",
+        "seconds": "Time that making vectors took, in seconds.",
+        "hits": "Texts whose vectors were there when they were wanted.",
+        "misses": "Texts whose vectors were not there when they were wanted.",
+        "dropped": "Texts that found no room among those that wait for vectors.",
+    },
+    "ratings": {
+        "calls": "Questions to a model how much messages matter.",
+        "rated": "Messages that a model rated.",
+        "failures": "Questions that got no answer, or none that makes sense.",
+        "seconds": "Time that answers took, in seconds.",
+    },
+    "background": {
+        "done": "Conversations whose next cut was prepared.",
+        "failed": "Preparations that failed.",
+        "dropped": "Preparations that found no room among those that wait.",
+        "outrun": "Preparations that were not needed any more: the conversation had moved on.",
+    },
+}
+_WAITING = {
+    "embedder": "Texts that wait for vectors.",
+    "ratings": "Questions to a model that wait, or for their answer.",
+    "background": "Conversations that wait for the preparation of their next cut.",
 }
 
 
@@ -43,7 +77,20 @@ class Vitals:
         self._learned = metrics.gauge(
             "trimtab_windows_learned", "Models whose upstream told their window.", mode="livemax"
         )
+        self._parts = {
+            (part, name): metrics.counter(f"trimtab_{part}_{name}", text)
+            for part, names in _PARTS.items()
+            for name, text in names.items()
+        }
+        self._queues = {
+            part: metrics.gauge(f"trimtab_{part}_waiting", text, mode="livesum") for part, text in _WAITING.items()
+        }
+        self._watched: dict[str, Callable[[], Counting]] = {}
         self._seen: dict[str, float] = {}
+
+    def watch(self, part: Literal["embedder", "ratings", "background"], counts: Callable[[], Counting]) -> None:
+        """Read what a part counts as well from now on."""
+        self._watched[part] = counts
 
     def sample(self) -> None:
         """Bring the metrics up to date."""
@@ -52,6 +99,11 @@ class Vitals:
             self._add(f"store_{name}", counter, stats[name])
         for result, count in asdict(self._audit).items():
             self._add(result, self._records.labels(result), count)
+        for part, counts in self._watched.items():
+            counted = asdict(counts())
+            self._queues[part].set(counted["waiting"])
+            for name in _PARTS[part]:
+                self._add(f"{part}_{name}", self._parts[part, name], counted[name])
         self._waiting.set(stats["waiting"])
         self._down.set(stats["down"])
         self._learned.set(self._windows())

@@ -2,16 +2,23 @@
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import httpx2
+import numpy as np
 import pytest
+from numpy.typing import NDArray
+from prometheus_client import generate_latest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
 from policies import registry
+from policies.types import Kind
 from proxy import metrics as metrics_module
+from proxy.conversations.notes import Note
+from proxy.conversations.placed import Placed
 from proxy.metrics import MODELS, Metrics
+from proxy.pipeline.budget import Trigger
 from proxy.pipeline.outcome import Action, Outcome, Stages
 from proxy.route import Route
 from proxy.upstream.relay import End
@@ -86,6 +93,45 @@ async def test_a_request_that_fits_cuts_nothing(start: Start, records: Records) 
     assert sum(seen("context_eviction_total", **labels) for labels in seen.named("context_eviction_total")) == 0
     assert seen("trimtab_tokens_saved_total", route="default") == 0
     assert {labels["policy"] for labels in seen.named("context_eviction_total")} == set(registry.names())
+
+
+class ByLength:
+    """An embedder in whose eyes texts of one length are alike."""
+
+    name = "length"
+
+    def reads(self, text: str) -> bool:
+        return True
+
+    def embed(self, texts: Sequence[str]) -> list[NDArray[np.floating]]:
+        return [np.eye(1, 8, len(text) % 8, dtype=np.float32) for text in texts]
+
+    def close(self) -> None:
+        pass
+
+
+async def test_vectors_and_what_was_prepared_are_told_of(
+    start: Start, records: Records, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("proxy.embeddings.backends.SentenceTransformerEmbedder", lambda _: ByLength())
+    client = await start(
+        "embeddings: {wait_ms: 10000}\ndefaults: {window: 3000, reserve_output: 0, breathing_turns: 0, policy: rwr}"
+    )
+    talk = dialogue(40)
+
+    await post(client, body(talk))
+
+    seen = await ended(client, records, 1)
+    (record,) = await records.get()
+    assert seen("trimtab_embedder_made_total") == record["gathered"]["waited"] == len(talk) - 1
+    assert seen("trimtab_embedder_misses_total") >= len(talk) - 1
+    assert seen("trimtab_embedder_failures_total") == seen("trimtab_ratings_calls_total") == 0
+    assert seen("trimtab_embedder_calls_total") >= (len(talk) - 1) // 16
+    assert seen("trimtab_prepared_total", prepared="none") == 1
+    async with asyncio.timeout(5):
+        while seen("trimtab_background_done_total") < 1:
+            seen = await figures(client)
+    assert seen("trimtab_background_waiting") == seen("trimtab_ratings_waiting") == 0
 
 
 async def test_a_request_between_warn_and_evict_is_a_warning(start: Start, records: Records) -> None:
@@ -226,3 +272,15 @@ def test_every_turn_is_counted_once(action: Action, end: End, status: int | None
     for name in ("trimtab_requests", "trimtab_stream_ends"):
         (family,) = [family for family in told.registry.collect() if family.name == name]
         assert [sample.value for sample in family.samples if sample.name.endswith("_total")] == [1.0]
+
+
+def test_notes_are_counted_with_what_they_cost() -> None:
+    told = Metrics(routes=["a"], policies=["fifo"])
+    note = Placed(Note(kind=Kind.RECALL, before=1), "Quotes.", 12)
+
+    told.turn(outcome(notes_made=(note, note), trigger=Trigger.NORMAL, prepared="parts"), End.EOF, None, 200)
+
+    seen = Figures(generate_latest(told.registry).decode())
+    assert seen("trimtab_notes_total", kind="recall") == 2
+    assert seen("trimtab_note_tokens_total", kind="recall") == 24
+    assert seen("trimtab_prepared_total", prepared="parts") == 1
