@@ -24,7 +24,7 @@ WITHIN_S = 1.0
 class Report:
     """`late` are aborts that the upstream heard of after more than a second, or never; `held` followers that waited.
 
-    `starved` is the share of the time for which bench or proxy waited for a processor.
+    `starved` is the share of the time for which bench and proxy waited for a processor, their mean.
     """
 
     aborts: int
@@ -82,7 +82,7 @@ async def measure(clients: int, at_once: int = 25) -> Report:
                 return await leave(proxy.port, upstream, number)
 
         done = await asyncio.gather(*(one(number) for number in range(clients)))
-        starved = 1 - (upstream.clock() - counted) / (time.perf_counter() - start)
+        starved = (1 - (upstream.clock() - counted) / (time.perf_counter() - start)) / 2
         after = before
         for _ in range(150):
             await asyncio.sleep(0.2)

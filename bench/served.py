@@ -73,15 +73,18 @@ class Served:
 
 
 @asynccontextmanager
-async def served(upstream: str, settings: str) -> AsyncIterator[Served]:
-    """A proxy in front of the upstream at a URL; `settings` is YAML without `upstreams` and `audit`."""
+async def served(upstream: str, settings: str, *, idle_s: float = 3.0) -> AsyncIterator[Served]:
+    """A proxy in front of the upstream at a URL; `settings` is YAML without `upstreams` and `audit`.
+
+    An upstream that is silent for `idle_s` seconds is given up.
+    """
     with TemporaryDirectory(prefix="trimtab-bench-") as folder, socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
         probe.close()
         audit, file = Path(folder) / "audit.jsonl", Path(folder) / "config.yaml"
         file.write_text(
-            f"upstreams: {{fake: {{base_url: '{upstream}/v1', idle_timeout_s: 3}}}}\n"
+            f"upstreams: {{fake: {{base_url: '{upstream}/v1', idle_timeout_s: {idle_s}}}}}\n"
             f"audit: {{path: '{audit}', keep_rows: 1000}}\nembeddings: {{backend: none}}\n{settings}\n"
         )
         process = await asyncio.create_subprocess_exec(

@@ -25,6 +25,7 @@ WORDS = ("tide", "berth", "crane", "quay", "pilot", "ferry", "anchor", "mast", "
 FILLING = 60  # requests before the soak, of so many messages each
 FILLED_WITH = 2_000
 MOST_MB = 8.0  # of growth from the second to the last fifth
+SILENT_S = 15.0  # for which an upstream is waited for: longer than a busy machine lets one wait
 SETTLED_S = 40.0  # the longest that idle connections to an upstream are kept, and more
 
 
@@ -115,13 +116,14 @@ async def soak(
     gap_s: float = 0.02,
     filling: int = 0,
     settled_s: float = 0.0,
+    idle_s: float = 3.0,
 ) -> Report:
     """Run a soak, after so many requests that fill the proxy's memory, and report.
 
     At the end idle connections get `settled_s` seconds to be closed.
     """
     report = Report()
-    async with source() as upstream, served(upstream.url, SETTINGS) as proxy:
+    async with source() as upstream, served(upstream.url, SETTINGS, idle_s=idle_s) as proxy:
         await fill(proxy.port, filling)
         report.before = await proxy.vitals()
         until = time.perf_counter() + seconds
@@ -155,7 +157,14 @@ def main() -> None:
     parser.add_argument("--faulty", type=float, default=0.05, help="share of the requests that meet a fault")
     given = parser.parse_args()
     report = asyncio.run(
-        soak(given.minutes * 60, given.streams, faulty=given.faulty, filling=FILLING, settled_s=SETTLED_S)
+        soak(
+            given.minutes * 60,
+            given.streams,
+            faulty=given.faulty,
+            filling=FILLING,
+            settled_s=SETTLED_S,
+            idle_s=SILENT_S,
+        )
     )
     before, after = report.before, report.after
     assert before is not None

@@ -223,6 +223,8 @@ def judge(stream: Stream, got: Got) -> str | None:
         return (
             None if stream.body.startswith(got.body.removesuffix(b"data: half of")) else "other bytes before the break"
         )
+    if got.status != (500 if stream.fault == "error" else 200):
+        return f"status {got.status}: {got.body[:200]!r}"
     if not got.whole:
         return f"not whole: {len(got.body)} of {len(stream.body)} bytes, status {got.status}"
     return None if got.body == stream.body else "other bytes"
