@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 
 import structlog
 from starlette.applications import Starlette
@@ -32,9 +33,10 @@ from proxy.dashboard.api import Api
 from proxy.dashboard.routes import Dashboard, to_pages
 from proxy.errors import ConfigError
 from proxy.gateway import Gateway
-from proxy.http import answers
+from proxy.http import answers, client
 from proxy.http.admission import Admission
 from proxy.http.door import Door
+from proxy.http.front import Front
 from proxy.http.patience import Patience
 from proxy.http.traffic import Traffic
 from proxy.metrics import Metrics
@@ -85,7 +87,7 @@ class _Endpoint:
         await self._admission.serve(self._answer, scope, receive, send)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self.gateway(scope, Patience(receive, self._read_timeout_s), send)
+        await self.gateway(scope, Patience(receive, self._read_timeout_s, client=client.of(scope)), send)
 
 
 def create_app(config: Config, environ: Mapping[str, str], *, mark_ttl_s: float = MARK_TTL_S) -> Starlette:
@@ -129,7 +131,11 @@ def create_app(config: Config, environ: Mapping[str, str], *, mark_ttl_s: float 
         page = await asyncio.to_thread(exposition.render, request.headers.get("accept", ""))
         return Response(page.body, headers={"content-type": page.content_type})
 
-    return Starlette(
+    door = partial(
+        Door, keyring=keyring, admin_port=server.admin_port, on_refusal=lambda code: metrics.refused("", code)
+    )
+    return Front(
+        door(endpoint),
         routes=[
             Path("/healthz", health.alive),
             Path("/readyz", health.ready),
@@ -140,11 +146,7 @@ def create_app(config: Config, environ: Mapping[str, str], *, mark_ttl_s: float 
             Path("/{path:path}", endpoint, methods=None),
             WebSocketRoute("/{path:path}", endpoint),
         ],
-        middleware=[
-            Middleware(
-                Door, keyring=keyring, admin_port=server.admin_port, on_refusal=lambda code: metrics.refused("", code)
-            )
-        ],
+        middleware=[Middleware(door)],
         exception_handlers={HTTPException: answers.refusal, Exception: answers.broken},
         lifespan=lifespan,
     )

@@ -11,7 +11,7 @@ from starlette.types import Receive, Scope, Send
 from proxy.audit import Audit
 from proxy.errors import ClientError, ClientGone, UpstreamError
 from proxy.guard import Faults
-from proxy.http import answers, headers
+from proxy.http import answers, client, headers
 from proxy.http.presence import Presence
 from proxy.metrics import Metrics
 from proxy.pipeline import Pipeline
@@ -80,7 +80,7 @@ class Exchange:
         """Send what `outcome` says, and relay the answer; the client always gets one."""
         current = outcome
         try:
-            async with Presence(receive):
+            async with Presence(receive, client.of(scope)):
                 reply = await self._send(current, scope)
                 if reply.status >= 400 and (again := await self._again(current, reply)) is not None:
                     await reply.aclose()
@@ -105,6 +105,7 @@ class Exchange:
             extra=outcome.headers(),
             on_chunk=reader.feed,
             on_end=lambda end: self._finish(outcome, end, reader, reply.status),
+            client=client.of(scope),
         )
         await relay(scope, receive, send)
 

@@ -5,6 +5,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from starlette.types import Message, Receive, Scope, Send
@@ -16,7 +17,7 @@ from proxy import routes, wire
 from proxy.conversations import identity
 from proxy.errors import ClientError, ClientGone
 from proxy.exchange import Exchange, Parts
-from proxy.http import answers, bodies, headers, keys, targets
+from proxy.http import answers, bodies, client, headers, keys, targets
 from proxy.http.headers import Headers
 from proxy.http.keys import OWN
 from proxy.http.presence import Presence
@@ -39,6 +40,7 @@ ASK_BYTES = 4096  # a smaller body fits any window that is worth asking for
 SHOWN = 100  # characters of a header's value that an error repeats
 
 _INTEGER = re.compile(r" *[+-]?[0-9]{1,18} *")
+_NO_TEXTS: Mapping[str, str] = MappingProxyType({})
 _DEPLOYMENT = re.compile(r"/deployments/([^/]+)/")
 
 
@@ -50,6 +52,9 @@ class Asked:
     pins: tuple[int, ...]
     policy: Policy | None
     budget: int | None
+
+
+_NOTHING = Asked(bypass=False, pins=(), policy=None, budget=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +105,7 @@ class Gateway:
     async def _other(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request through untouched."""
         model, receive = await self._model(scope["headers"], receive)
-        found = self._router.find_other(scope["path"], model, _texts(scope["headers"]), _key(scope["headers"]))
+        found = self._router.find_other(scope["path"], model, *self._told(scope["headers"]))
         keys.permit(scope, found.route.name)
         upstream, on_end = self._upstreams[found.route.upstream], partial(self._parts.metrics.passed, found.route.name)
         await routes.passthrough(upstream, _target(scope, found), scope, receive, send, on_end=on_end)
@@ -162,7 +167,7 @@ class Gateway:
             learned=self._parts.learned.window(key),
         )
         try:
-            async with Presence(receive):
+            async with Presence(receive, client.of(scope)):
                 outcome = await self._decide(incoming, asked, upstream, fields)
                 outcome.reason = outcome.reason or seen.reason
         except ClientError as error:
@@ -187,7 +192,7 @@ class Gateway:
 
     def _find(self, scope: Scope, model: str | None, *, readable: bool) -> Found:
         """The route of a chat request; one that cannot be read goes where its path and headers send it."""
-        texts, key = _texts(scope["headers"]), _key(scope["headers"])
+        texts, key = self._told(scope["headers"])
         if not readable and model is None:
             return self._router.find_other(scope["path"], None, texts, key)
         found = self._router.find(scope["path"], model, texts, key)
@@ -197,6 +202,11 @@ class Gateway:
                 404, "no_route", f"No route takes path {scope['path']!r} with model {model!r}. Routes: {names}."
             )
         return found
+
+    def _told(self, fields: Headers) -> tuple[Mapping[str, str], str | None]:
+        """The header fields and the key's fingerprint, as far as any route asks for them."""
+        texts = _texts(fields) if self._router.asks_headers else _NO_TEXTS
+        return texts, _key(fields) if self._router.asks_key else None
 
     async def _decide(self, incoming: Incoming, asked: Asked, upstream: Upstream, fields: Headers) -> Outcome:
         if asked.bypass or incoming.peek is None:
@@ -246,6 +256,8 @@ def _asked(fields: Headers, route: Route) -> Asked:
     Raises:
         ClientError: 400 invalid_header, naming the header and what would do, where one cannot be understood.
     """
+    if not any(name.startswith(headers.OWN_PREFIX) for name, _ in fields):
+        return _NOTHING
     pins = headers.text(fields, b"x-trimtab-pin")
     policy = headers.text(fields, b"x-trimtab-policy") if route.allow_overrides else ""
     budget = headers.text(fields, b"x-trimtab-budget") if route.allow_overrides else ""

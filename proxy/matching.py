@@ -72,9 +72,18 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Router:
-    """The routes with their conditions, in the order in which they are tried."""
+    """The routes with their conditions, in the order in which they are tried.
+
+    `asks_headers` and `asks_key` say whether any route has a condition on them.
+    """
 
     entries: tuple[tuple[Matcher, Route], ...]
+    asks_headers: bool = field(init=False)
+    asks_key: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "asks_headers", any(matcher.headers for matcher, _ in self.entries))
+        object.__setattr__(self, "asks_key", any(matcher.key is not None for matcher, _ in self.entries))
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -79,7 +79,7 @@ def decode(body: bytes, content_encoding: str, limit: int) -> Decoded | Undecoda
 
 async def decode_aside(body: bytes, content_encoding: str, limit: int) -> Decoded | Undecodable:
     """What `decode` gives, worked out in a thread where it could hold the event loop up."""
-    if not codings.names(content_encoding):
+    if not content_encoding or not codings.names(content_encoding):
         return Decoded(body, coded=False)
     return await asyncio.to_thread(decode, body, content_encoding, limit)
 

@@ -2,12 +2,13 @@
 
 import asyncio
 import sys
-from typing import ClassVar, cast
+from typing import Any, ClassVar, cast
 
 import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from proxy.http.answers import error_response
+from proxy.http.client import SCOPE, Client
 from proxy.http.joining import Joining
 
 LINGER_S = 2.0  # what a client still sends is read for so long: an end amid it would take the answer away with it
@@ -31,6 +32,8 @@ class BoundedHeads(HttpToolsProtocol):
         self._rest: asyncio.TimerHandle | None = None
         self._unread = 0
         self._deaf = False  # nothing that comes is read any more
+        self._open = True  # a head is waited for, or is not complete
+        self._clients: list[Client] = []
         self._wait()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -38,6 +41,9 @@ class BoundedHeads(HttpToolsProtocol):
         self._settle()
         self._settle_rest()
         super().connection_lost(exc)
+        for client in self._clients:
+            if not client.answered:
+                client.leave()
 
     def data_received(self, data: bytes) -> None:
         """Read on, and give up on a head that is too large before its end has come."""
@@ -45,9 +51,11 @@ class BoundedHeads(HttpToolsProtocol):
             return
         self._unread += len(data)
         super().data_received(data)
-        if self._late is None:
-            self._unread = 0  # no head is open
-        elif self._unread > self.max_bytes:
+        if not self._open:
+            self._unread = 0
+            return
+        self._wait()  # only now, as most heads come whole
+        if self._unread > self.max_bytes:
             self._refuse_head()
 
     def send_400_response(self, msg: str) -> None:
@@ -60,15 +68,19 @@ class BoundedHeads(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """A head begins."""
         super().on_message_begin()
-        self._wait()
+        self._open = True
 
     def on_headers_complete(self) -> None:
         """A head is there: have it answered."""
+        self._open = False
         self._settle()
         if len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers) > self.max_bytes:
             self._refuse_head()
         if not self._deaf:
             super().on_headers_complete()
+            client = Client(self.cycle, self.flow)
+            cast("dict[str, Any]", self.scope)[SCOPE] = client
+            self._clients = [*(each for each in self._clients if not each.answered), client]
 
     def on_body(self, body: bytes) -> None:
         """A piece of a body is there."""

@@ -7,18 +7,21 @@ from typing import Self
 from starlette.types import Receive
 
 from proxy.errors import ClientGone
+from proxy.http.client import Client
 
 
 class Presence:
     """An async context whose body is cancelled when the client goes away; leaving it then raises ClientGone.
 
-    The request body must have been read before, as `receive` is listened to. Works like `asyncio.timeout`: a
-    cancellation that came from elsewhere passes through. After `settle()` a departure no longer matters, which
-    is to be called before the last byte is sent: servers report the end of a response as a departure too.
+    The request body must have been read before, as `receive` is listened to, unless the `client` itself tells. Works
+    like `asyncio.timeout`: a cancellation that came from elsewhere passes through. After `settle()` a departure no
+    longer matters, which is to be called before the last byte is sent: servers report the end of a response as a
+    departure too.
     """
 
-    def __init__(self, receive: Receive) -> None:
+    def __init__(self, receive: Receive, client: Client | None = None) -> None:
         self._receive = receive
+        self._client = client
         self._settled = False
         self._gone = False
 
@@ -29,8 +32,14 @@ class Presence:
         self._task = task
         self._cancelling = task.cancelling()
         self._watcher: asyncio.Task[None] | None = None
-        # A body that never waits needs no task, which costs more than all else here.
-        self._begin = task.get_loop().call_soon(self._listen)
+        self._begin: asyncio.Handle | None = None
+        if self._client is None:
+            # A body that never waits needs no task, which costs more than all else here.
+            self._begin = task.get_loop().call_soon(self._listen)
+        elif self._client.gone:
+            self._begin = task.get_loop().call_soon(self._leave)
+        else:
+            self._client.watch(self._leave)
         return self
 
     def settle(self) -> None:
@@ -43,6 +52,9 @@ class Presence:
     async def _watch(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
             pass
+        self._leave()
+
+    def _leave(self) -> None:
         if not self._settled:
             self._gone = True
             self._task.cancel()
@@ -51,7 +63,10 @@ class Presence:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._settled = True
-        self._begin.cancel()
+        if self._client is not None:
+            self._client.watch(None)
+        if self._begin is not None:
+            self._begin.cancel()
         if self._watcher is not None:
             self._watcher.cancel()
         if not self._gone:

@@ -2,7 +2,9 @@
 
 import asyncio
 from collections.abc import Awaitable
+from functools import cache
 
+from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from proxy.http import answers, headers
@@ -15,20 +17,20 @@ class Traffic:
     def __init__(self, metrics: Metrics) -> None:
         self._requests = metrics.gauge("trimtab_requests_open", "Requests whose answer has not ended.", mode="livesum")
         self._streams = metrics.gauge("trimtab_streams_open", "Event streams that have not ended.", mode="livesum")
-        self._responses = metrics.responses
+        self._responses = cache(metrics.responses.labels)
         self._open = 0
         self._none = asyncio.Event()
         self._none.set()
 
     async def serve(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let `app` answer a request, counted while it does; one that is cancelled before it answers gets a 503."""
+        """Let `app` answer a request, counted while it does; 503 if it is cancelled first, 500 if it fails."""
         started = streaming = False
 
         def watched(message: Message) -> Awaitable[None]:
             nonlocal started, streaming
             if message["type"] == "http.response.start":
                 started = True
-                self._responses.labels(status_class(message["status"])).inc()
+                self._responses(status_class(message["status"])).inc()
                 if _is_stream(message):
                     streaming = True
                     self._streams.inc()
@@ -43,6 +45,10 @@ class Traffic:
             if started or scope["type"] != "http":
                 raise
             await answers.stopping()(scope, receive, watched)
+        except Exception as error:  # whoever serves the application logs it
+            if not started and scope["type"] == "http":
+                await answers.broken(Request(scope), error)(scope, receive, watched)
+            raise
         finally:
             self._requests.dec()
             if streaming:

@@ -8,6 +8,7 @@ from starlette.types import Receive, Scope, Send
 from proxy.errors import ClientGone, UpstreamError
 from proxy.guard import Faults
 from proxy.http import headers as fields
+from proxy.http.client import Client
 from proxy.http.headers import Headers
 from proxy.http.presence import Presence
 from proxy.upstream import Reply
@@ -34,7 +35,8 @@ class Relay:
 
     `extra` header fields are added and replace their namesakes. `on_chunk` sees every chunk after it has been
     sent, `on_end` is called exactly once, after the reply is closed; both must be quick, and what they raise
-    is noted in `faults` and goes no further. A reply that breaks off reaches the client as a broken transfer.
+    is noted in `faults` and goes no further. The `client` tells when it leaves; without one, `receive` does.
+    A reply that breaks off reaches the client as a broken transfer.
     """
 
     def __init__(
@@ -45,19 +47,21 @@ class Relay:
         on_chunk: Callable[[bytes], None] | None = None,
         on_end: Callable[[End], None] | None = None,
         faults: Faults | None = None,
+        client: Client | None = None,
     ) -> None:
         self._reply = reply
         self._extra = extra
         self._on_chunk = on_chunk
         self._on_end = on_end
         self._faults = faults if faults is not None else Faults()
+        self._client = client
         self._closed = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer the request whose body has been read; returns when the turn has ended, whatever its end."""
         end = End.CANCELLED
         try:
-            async with Presence(receive) as presence:
+            async with Presence(receive, self._client) as presence:
                 end = await self._relay(send, presence, bodiless=scope["method"] == "HEAD")
         except (ClientGone, OSError):  # servers may say with an OSError from `send` that nobody is there (ASGI 2.4)
             end = End.CLIENT_GONE

@@ -122,7 +122,7 @@ def peek(body: bytes, history: History | None = None) -> Peek:
         return Peek(
             model=model_name(read),
             stream=read("stream") is True,
-            output_limits=output_limits(read),
+            output_limits=output_limits(read, found),
             media=media is not None,
             fresh=len(body) - (shared.end if shared is not None else 0),
             fields=found,

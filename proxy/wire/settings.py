@@ -1,6 +1,6 @@
 """Reading the fields that decide a request's budget and overhead; a value of the wrong type counts as absent."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from proxy.wire.chat import Settings
@@ -24,9 +24,17 @@ LIMITS: tuple[tuple[str, ...], ...] = (
 """Where clients name how many tokens an answer, or the thinking before it, may take."""
 
 
-def output_limits(read: Read) -> tuple[int, ...]:
-    """The limits that the request names: integers from 0 up; -1 and the like stand for no limit."""
-    tops = {path[0]: read(path[0]) for path in LIMITS}
+_TOPS = frozenset(path[0] for path in LIMITS)
+
+
+def output_limits(read: Read, names: Collection[str] | None = None) -> tuple[int, ...]:
+    """The limits that the request names: integers from 0 up; -1 and the like stand for no limit.
+
+    `names` are those of the fields that it has, where they are known.
+    """
+    if names is not None and _TOPS.isdisjoint(names):
+        return ()
+    tops = {name: read(name) for name in _TOPS}
     found = (_descend(tops, path) for path in LIMITS)
     return tuple(limit for limit in found if type(limit) is int and limit >= 0)
 
