@@ -21,6 +21,7 @@ from proxy.streaming.sse import Events
 
 EVENT_LIMIT = 1 << 20
 BODY_LIMIT = 8 << 20
+_LOT = 1 << 13  # bytes
 _TAIL = 1 << 16  # of a body too large to keep, this much of its end is searched for the usage
 _INFLATED_LIMIT = 1 << 28  # an honest reply is far smaller; beyond this a compressed one is not read on
 
@@ -114,6 +115,8 @@ class Reader:
         self._decoder = codings.decoder(content_encoding) if self._coded else None
         self._readable = self._decoder is not None or not self._coded
         self._inflated = 0
+        self._waiting: list[bytes] = []
+        self._size_waiting = 0
         self._event_limit = event_limit
         self._assembly = Assembly(body_limit)
         self._body_limit = body_limit
@@ -121,8 +124,22 @@ class Reader:
         self._result: Reading | None = None
 
     def feed(self, data: bytes) -> None:
-        """The next bytes of the reply; ignored once the result was asked for."""
+        """The next bytes of the reply; ignored once the result was asked for.
+
+        They are read in lots of a few kilobytes, so that handing small events on is not held up by each of them.
+        """
         if not data or not self._readable or self._result is not None:
+            return
+        self._waiting.append(data)
+        self._size_waiting += len(data)
+        if self._size_waiting >= _LOT:
+            self._read()
+
+    def _read(self) -> None:
+        data = b"".join(self._waiting)
+        self._waiting.clear()
+        self._size_waiting = 0
+        if not data:
             return
         if self._decoder is None:
             self._take(data)
@@ -140,6 +157,7 @@ class Reader:
     def result(self) -> Reading:
         """What was read; what was still open counts as ended."""
         if self._result is None:
+            self._read()
             if self._body is not None:
                 self._body.close()
             made = self._assembly

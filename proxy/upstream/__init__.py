@@ -12,7 +12,7 @@ from proxy.errors import ConfigError, UpstreamError
 from proxy.http import headers as fields
 from proxy.http import targets
 from proxy.http.headers import Headers
-from proxy.upstream.transport import Transport
+from proxy.upstream.transport import Stream, Transport
 
 _CREDENTIALS = frozenset({b"authorization", b"api-key", b"x-api-key"})
 
@@ -27,10 +27,9 @@ class Reply(AsyncIterator[bytes]):
 
     def __init__(self, name: str, response: httpx.Response) -> None:
         self._name = name
-        if not isinstance(response.stream, httpx.AsyncByteStream):
-            raise TypeError(f"response stream: must be async, got {type(response.stream).__name__}")
+        if not isinstance(response.stream, Stream):
+            raise TypeError(f"response stream: must be the transport's own, got {type(response.stream).__name__}")
         self._stream = response.stream
-        self._body = aiter(response.stream)
         self._peeked: deque[bytes] = deque()
         self.status = response.status_code
         self.headers = fields.lowered(response.headers.raw)
@@ -44,7 +43,7 @@ class Reply(AsyncIterator[bytes]):
     @property
     def ended(self) -> bool:
         """Whether it is known already that nothing follows on what was read."""
-        return not self._peeked and bool(getattr(self._stream, "ended", False))
+        return not self._peeked and self._stream.ended
 
     def chunks(self) -> AsyncIterator[bytes]:
         """The rest of the body."""
@@ -67,7 +66,7 @@ class Reply(AsyncIterator[bytes]):
 
     async def _read(self) -> bytes:
         try:
-            return await anext(self._body, b"")
+            return await self._stream.read()
         except httpx.TransportError as error:
             raise _failure(self._name, error) from error
 

@@ -5,9 +5,9 @@ target (httpx's `target` extension; otherwise both libraries normalise percent-e
 chunks handed on the moment they are read, and errors told apart by their cause.
 """
 
-import contextlib
+import asyncio
 import ssl
-from collections.abc import AsyncIterable, AsyncIterator, Iterator
+from collections.abc import AsyncIterable, AsyncIterator
 from urllib.request import getproxies_environment, proxy_bypass_environment  # type: ignore[attr-defined]
 
 import aiohttp
@@ -35,29 +35,48 @@ _ERRORS: tuple[tuple[type[BaseException], type[httpx.TransportError]], ...] = (
 )
 
 
-@contextlib.contextmanager
-def _httpx_errors() -> Iterator[None]:
-    try:
-        yield
-    except (aiohttp.ClientError, TimeoutError, OSError) as error:
-        kind = next(kind for cause, kind in _ERRORS if isinstance(error, cause))
-        raise kind(type(error).__name__) from error
+_CAUSES = (aiohttp.ClientError, TimeoutError, OSError)
 
 
-class _Stream(httpx.AsyncByteStream, AsyncIterator[bytes]):
-    """A response body, handed on read by read; no generator, so that nothing is left behind by a reader that stops."""
+def _httpx_error(error: BaseException) -> httpx.TransportError:
+    kind = next(kind for cause, kind in _ERRORS if isinstance(error, cause))
+    return kind(type(error).__name__)
 
-    def __init__(self, response: aiohttp.ClientResponse) -> None:
+
+class Stream(httpx.AsyncByteStream, AsyncIterator[bytes]):
+    """A response body, handed on read by read; no generator, so that nothing is left behind by a reader that stops.
+
+    A read that gives nothing for `idle_s` seconds fails. One timer sees to that, while aiohttp would set a new one for
+    each piece that comes, which costs a good part of what handing it on does.
+    """
+
+    def __init__(self, response: aiohttp.ClientResponse, idle_s: float) -> None:
         self._response = response
+        self._idle_s = idle_s
+        self._loop = asyncio.get_running_loop()
+        self._asked: float | None = None  # since when a read has waited
+        self._timer: asyncio.TimerHandle | None = None
+        if response.connection is not None and (protocol := response.connection.protocol) is not None:
+            protocol.read_timeout = None
+            self._timer = self._loop.call_later(idle_s, self._look)
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         return self
 
     async def __anext__(self) -> bytes:
-        with _httpx_errors():
-            if chunk := await self._response.content.readany():
-                return chunk
+        if chunk := await self.read():
+            return chunk
         raise StopAsyncIteration
+
+    async def read(self) -> bytes:
+        """The next bytes, none at the end. Raises httpx.TransportError."""
+        self._asked = self._loop.time()
+        try:
+            return await self._response.content.readany()
+        except _CAUSES as error:
+            raise _httpx_error(error) from error
+        finally:
+            self._asked = None
 
     @property
     def ended(self) -> bool:
@@ -66,12 +85,21 @@ class _Stream(httpx.AsyncByteStream, AsyncIterator[bytes]):
         return content.at_eof() and content.exception() is None
 
     async def aclose(self) -> None:
-        # A connection whose response was not read to its end is of no further use, and closing it is what tells
-        # the upstream to stop.
+        """Let the connection go; one that is not read to its end is closed, which tells the upstream to stop."""
+        if self._timer is not None:
+            self._timer.cancel()
         if self._response.content.at_eof():
             self._response.release()
         else:
             self._response.close()
+
+    def _look(self) -> None:
+        """Fail a read that has waited too long; come again when the one that waits, or the next, might have."""
+        waited = 0.0 if self._asked is None else self._loop.time() - self._asked
+        if waited < self._idle_s:
+            self._timer = self._loop.call_later(self._idle_s - waited, self._look)
+        else:
+            self._response.content.set_exception(aiohttp.SocketTimeoutError("nothing was read in time"))
 
 
 class Transport(AiohttpTransport):
@@ -88,6 +116,7 @@ class Transport(AiohttpTransport):
     ) -> None:
         super().__init__(verify=tls, client=self._session)
         self._timeout = aiohttp.ClientTimeout(total=None, connect=connect_s, sock_connect=connect_s, sock_read=idle_s)
+        self._idle_s = idle_s
         self._connections = connections
         self._keepalive_s = keepalive_s
         self._proxies = getproxies_environment()
@@ -117,11 +146,11 @@ class Transport(AiohttpTransport):
         if self._open is None:
             self._open = self.client = self._session()
         url = _url(request)
-        headers = CIMultiDict((_text(name), _text(value)) for name, value in request.headers.raw)
+        headers = CIMultiDict([(_text(name), _text(value)) for name, value in request.headers.raw])
         proxy, proxy_headers = self._proxy(url)
         if proxy_headers and url.scheme == "http":
             headers.extend(proxy_headers)  # aiohttp sends them with CONNECT only
-        with _httpx_errors():
+        try:
             response = await self._open.request(
                 request.method,
                 url,
@@ -131,7 +160,10 @@ class Transport(AiohttpTransport):
                 proxy=proxy,
                 proxy_headers=proxy_headers,
             )
-        return httpx.Response(response.status, headers=response.raw_headers, stream=_Stream(response), request=request)
+        except _CAUSES as error:
+            raise _httpx_error(error) from error
+        stream = Stream(response, self._idle_s)
+        return httpx.Response(response.status, headers=response.raw_headers, stream=stream, request=request)
 
     def _proxy(self, url: URL) -> tuple[URL | None, dict[str, str] | None]:
         """The proxy of the environment for a URL, and the header with the credentials it was given with."""
