@@ -46,7 +46,7 @@ def _picture() -> str:
 TALK = {
     "model": "gpt-4o",
     "system": "You help the harbour office.",
-    "questions": [f"Question {n}: what of {words(n, 75)}, é 水 😀?" for n in range(18)],
+    "questions": [f"Question {n}: what of {words(n, 75)}, é 水 😀?" for n in range(15)],
     "slow": "Tell me everything [slow].",
     "fails": "And once more [fails].",
     "task": "Find out which berth the Halcyon may use.",
@@ -84,40 +84,16 @@ class Bench:
     _runs: Iterator[int] = field(default_factory=count)  # each is a conversation of its own
 
     def run(self, command: Sequence[str | Path], *, path: str = "", folder: Path | None = None) -> Ran:
-        """Run a client to its end; it gets nothing but a base URL and a key."""
-        talk = self.folder / "talk.json"
-        talk.write_text(json.dumps({**TALK, "system": f"{TALK['system']} This is run {next(self._runs)}."}))
-        before = (
-            len(self.upstream.exchanges),
-            len(self.upstream.said),
-            len(self.upstream.wrong),
-            len(self.upstream.sizes),
-        )
-        records = len(self._records())
-        home = self.folder / "home"
-        home.mkdir(exist_ok=True)
-        environment = {
-            **{name: os.environ[name] for name in ("PATH", "LANG", "SSL_CERT_FILE") if name in os.environ},
-            "OPENAI_BASE_URL": f"http://127.0.0.1:{self.proxy.port}{path}/v1",
-            "OPENAI_API_KEY": "sk-client",
-            "TALK": str(talk),
-            "HOME": str(home),
-            "PYTHONDONTWRITEBYTECODE": "1",
-        }
-        ended = subprocess.run(
-            [str(part) for part in command],
-            env=environment,
-            cwd=folder or self.folder,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_S,
-            check=False,
-        )
-        assert ended.returncode == 0, ended.stdout + ended.stderr
+        """Run a client to its end."""
+        seen = self.upstream
+        before = len(seen.exchanges), len(seen.said), len(seen.wrong), len(seen.sizes)
+        records = len(written(self.proxy))
+        talk = {**TALK, "system": f"{TALK['system']} This is run {next(self._runs)}."}
+        told = launched(command, f"http://127.0.0.1:{self.proxy.port}{path}/v1", talk, folder or self.folder)
         exchanges = self.upstream.exchanges[before[0] :]
         chats = [each.json for each in exchanges if each.target.startswith(b"/v1/chat/completions")]
         return Ran(
-            told=json.loads(ended.stdout.strip().splitlines()[-1]),
+            told=told,
             said=self.upstream.said[before[1] :],
             sent=chats,
             sizes=self.upstream.sizes[before[3] :],
@@ -130,11 +106,43 @@ class Bench:
         """The audit records since then, as soon as there are so many of chat requests."""
         until = time.monotonic() + 10
         while True:
-            found = [each for each in self._records()[since:] if each["event"] == "decision"]
+            found = [each for each in written(self.proxy)[since:] if each["event"] == "decision"]
             if len(found) >= count or time.monotonic() > until:
                 return found
             time.sleep(0.05)
 
-    def _records(self) -> list[dict[str, Any]]:
-        text = self.proxy.audit.read_text() if self.proxy.audit.exists() else ""
-        return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+
+def launched(
+    command: Sequence[str | Path], base_url: str, talk: dict[str, Any], folder: Path, patience_s: float = PATIENCE_S
+) -> list[Any]:
+    """What a client was told. It gets nothing but a base URL and a key."""
+    said = folder / "talk.json"
+    said.write_text(json.dumps(talk))
+    home = folder / "home"
+    home.mkdir(exist_ok=True)
+    environment = {
+        **{name: os.environ[name] for name in ("PATH", "LANG", "SSL_CERT_FILE") if name in os.environ},
+        "OPENAI_BASE_URL": base_url,
+        "OPENAI_API_KEY": "sk-client",
+        "TALK": str(said),
+        "HOME": str(home),
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+    ended = subprocess.run(
+        [str(part) for part in command],
+        env=environment,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=patience_s,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    told: list[Any] = json.loads(ended.stdout.strip().splitlines()[-1])
+    return told
+
+
+def written(proxy: Replica) -> list[dict[str, Any]]:
+    """The audit records of a proxy."""
+    text = proxy.audit.read_text() if proxy.audit.exists() else ""
+    return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]

@@ -22,7 +22,7 @@ SCENARIOS = {
     "abort": "abort",
     "retry": "retries",
     "edit": "file edits",
-    "responses": "Responses API, untouched",
+    "responses": "Responses API (untouched)",
 }
 """What is run, in the words of the table."""
 

@@ -145,6 +145,20 @@ def retry():
     return talk(questions=[*QUESTIONS[:-1], FAILS])
 
 
+def served():
+    """A model that really answers, in few words, for longer than its window takes."""
+    told, messages = [], [{"role": "system", "content": SYSTEM}]
+    with openai.OpenAI(max_retries=0) as client:
+        for question in QUESTIONS * 2:
+            messages.append({"role": "user", "content": question})
+            asked = {"model": MODEL, "messages": messages, "max_tokens": 12, "stream": True}
+            stream = client.chat.completions.create(**asked, stream_options={"include_usage": True})
+            text = "".join(chunk.choices[0].delta.content or "" for chunk in stream if chunk.choices)
+            messages.append({"role": "assistant", "content": text or "-"})
+            told.append(text)
+    return told
+
+
 def responses():
     """The other API."""
     with openai.OpenAI() as client:
@@ -161,5 +175,6 @@ run(
     concurrent=concurrent,
     abort=abort,
     retry=retry,
+    served=served,
     responses=responses,
 )
