@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from secrets import token_hex
 
+from policies.types import Need
 from proxy import wire
 from proxy.conversations import Conversations
 from proxy.conversations.identity import Chain
@@ -28,6 +29,7 @@ from proxy.pipeline.prefix import shared_tokens
 from proxy.pipeline.preparation import Preparation
 from proxy.pipeline.summarising import Summarising
 from proxy.pipeline.trimming import Trimming
+from proxy.pipeline.uses import said
 from proxy.recall.library import Library
 from proxy.recall.ratings import Ratings
 from proxy.recall.summaries import Summarizer
@@ -230,7 +232,13 @@ class Pipeline:
             gathered = Gathered()
             with outcome.stages.stage("gather"), faults.guard("gather"):
                 only = None if why is not None else frozenset((*ledger.drops, *ledger.clears, *ledger.truncations))
-                gathered = await self._gatherer.gather(reading.chat.messages, dense=trimming.dense, only=only)
+                gathered = await self._gatherer.gather(
+                    reading.chat.messages,
+                    dense=trimming.dense,
+                    only=only,
+                    spent_s=outcome.stages.spent_s,
+                    meanwhile=partial(said, reading.chat) if Need.USES in incoming.trimmer.needs else None,
+                )
             outcome.gathered = gathered.report
             outcome.prepared = "parts" if gathered.prepared else outcome.prepared
             if why is not None:

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import takewhile
 
 import numpy as np
@@ -111,11 +111,18 @@ class Gatherer:
             self._ratings.prepare(settings, messages)
 
     async def gather(
-        self, messages: Sequence[Message], *, dense: bool, only: Collection[int] | None = None
+        self,
+        messages: Sequence[Message],
+        *,
+        dense: bool,
+        only: Collection[int] | None = None,
+        spent_s: float = 0.0,
+        meanwhile: Callable[[], object] | None = None,
     ) -> Gathered:
-        """What is there within the time limit; to be awaited on the event loop.
+        """What is there within the time limit, of which `spent_s` are over; to be awaited on the event loop.
 
-        Vectors are of the prompt and of all other messages, or of those in `only`.
+        Vectors are of the prompt and of all other messages, or of those in `only`. Where there are some to wait for,
+        `meanwhile` is done, and the words of the messages are read.
         """
         if not dense or self._embeddings is None:
             return Gathered(query=last_user(messages), dense=dense, late=self._absent(messages, dense))
@@ -125,8 +132,8 @@ class Gatherer:
             # Others make the vectors: meanwhile the words are read, from the last message that was.
             new = takewhile(lambda message: not self.library.has_read(message), reversed(messages))
             unread = sum(message.size for message in new)
-            waiting = self._embeddings.gather(missing, self._wait_s)
-            made, _ = await asyncio.gather(waiting, self._aside(unread, lambda: self.read(messages)))
+            waiting = self._embeddings.gather(missing, max(0.0, self._wait_s - spent_s))
+            made, _ = await asyncio.gather(waiting, self._aside(unread, partial(self.read, messages, meanwhile)))
             there = {**there, **made}
         return self._gathered(messages, wanted, there, len(missing))
 
@@ -147,11 +154,13 @@ class Gatherer:
         wanted = self._wanted(messages)
         return self._gathered(messages, wanted, self._embeddings.known(wanted), 0)
 
-    def read(self, messages: Sequence[Message]) -> None:
-        """Find the terms of messages that were not read before."""
+    def read(self, messages: Sequence[Message], then: Callable[[], object] | None = None) -> None:
+        """Find the terms of messages that were not read before; `then` do something else."""
         for message in messages:
             if message.role not in INSTRUCTIONS:
                 self.library.passage(message)
+        if then is not None:
+            then()
 
     def read_closely(self, messages: Sequence[Message], wanted: Callable[[], bool]) -> None:
         """Find their sentences too, which summaries and notes are made of, as long as it is `wanted`."""

@@ -42,6 +42,11 @@ class Stages:
         """The clock's time."""
         return self._clock() * 1000
 
+    @property
+    def spent_s(self) -> float:
+        """Seconds spent so far, in the stages that have ended."""
+        return sum(self.ms.values()) / 1000
+
     def report(self) -> dict[str, float]:
         """The stages and their total, rounded to microseconds."""
         total = {**self.ms, "total": sum(self.ms.values())}
