@@ -1,6 +1,6 @@
 """How long a decision takes, by policy and by the length of the conversation, in milliseconds.
 
-    python -m bench.decide [--slots 40,200,1000] [--rounds 30] [--policies hybrid,priority,...] [--json OUT]
+    python -m bench.decide [--slots 40,200,1000] [--rounds 30] [--policies hybrid,priority,...] [--cpu] [--json OUT]
 
 A `decision` is what stands between a counted prompt and its plan: relevance to the prompt, where the policy asks for
 it, then the plan and its check. `warm`: the conversation came by before, and all but the prompt has been read, compared
@@ -12,15 +12,18 @@ gathering, deciding, recall, rendering. `prepared`: the turns before it came by,
 vector of the prompt takes no time. `+ model`: with the model that is installed, and the limit of 150 ms, after which
 what has no vector goes by its words. `new`: nothing of it has been seen.
 
-The last line is what embedding a prompt takes. Conversations are drawn at random with a fixed seed, and cut to half of
-their size, or 0.60 of the budget from 0.85; vectors are random around topics, which costs the same time as real ones.
+The last line is what embedding a prompt takes. With `--cpu` all times are of the processor, whichever threads they are
+spent in: for a machine that has other things to do as well. Conversations are drawn at random with a fixed seed, and
+cut to half of their size, or to 0.60 of the budget from 0.85; vectors are random around topics, which costs the same
+time as real ones.
 """
 
 import json
 import random
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -31,7 +34,7 @@ from rich.console import Console
 
 from bench import turns
 from bench.tables import show
-from bench.turns import DIMENSIONS, TOPICS
+from bench.turns import DIMENSIONS, TOPICS, Clock
 from policies import registry
 from policies.clusters import clustered, load
 from policies.errors import PolicyError
@@ -70,6 +73,19 @@ class Times:
     def of(cls, seconds: Sequence[float]) -> "Times":
         """The percentiles of some times in seconds."""
         return cls(*(float(np.quantile(seconds, q)) * 1e3 for q in (0.5, 0.99)))
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What decisions and whole requests took, by state."""
+
+    decision: Mapping[str, Times]
+    request: Mapping[str, Times]
+
+    def figures(self) -> dict[str, object]:
+        """As JSON has it."""
+        decision = {state: asdict(times) for state, times in self.decision.items()}
+        return {**decision, "request": {state: asdict(times) for state, times in self.request.items()}}
 
 
 def talk(slots: int, seed: int) -> Talk:
@@ -141,7 +157,7 @@ def decide(policy: Policy, talk: Talk, index: Index | None, *, dense: bool) -> i
     return len(plan.actions)
 
 
-def warm(policy: Policy, slots: int, rounds: int, *, prepared: bool = False) -> Times:
+def warm(policy: Policy, slots: int, rounds: int, clock: Clock, *, prepared: bool = False) -> Times:
     """The same conversation again and again; with `prepared` its clusters are known as well."""
     said = talk(slots, seed=0)
     said = replace(said, window=used(said.window))
@@ -151,31 +167,31 @@ def warm(policy: Policy, slots: int, rounds: int, *, prepared: bool = False) -> 
         said = replace(said, window=replace(said.window, slots=known))
     index = Index.of(slot.text for slot in said.window.slots[:-1])
     decide(policy, said, index, dense=True)
-    return timed(lambda: decide(policy, said, index, dense=True) for _ in range(rounds))
+    return timed((lambda: decide(policy, said, index, dense=True) for _ in range(rounds)), clock)
 
 
-def cold(policy: Policy, slots: int, rounds: int) -> Times:
+def cold(policy: Policy, slots: int, rounds: int, clock: Clock) -> Times:
     """Another conversation each time."""
     decide(policy, talk(slots, seed=0), None, dense=False)  # libraries are loaded at the start, not in a request
     talks = [talk(slots, seed) for seed in range(1, rounds + 1)]
-    return timed((lambda said=said: decide(policy, said, None, dense=False)) for said in talks)  # type: ignore[misc]
+    return timed([partial(decide, policy, said, None, dense=False) for said in talks], clock)
 
 
-def decisions(policy: Policy, slots: int, rounds: int) -> dict[str, Times]:
+def decisions(policy: Policy, slots: int, rounds: int, clock: Clock) -> dict[str, Times]:
     """A policy's decisions about conversations of a length, by state."""
-    found = {"warm": warm(policy, slots, rounds)}
+    found = {"warm": warm(policy, slots, rounds, clock)}
     if isinstance(policy, Clusterer):
-        found["clustered"] = warm(policy, slots, rounds, prepared=True)
-    return found | {"cold": cold(policy, slots, rounds)}
+        found["clustered"] = warm(policy, slots, rounds, clock, prepared=True)
+    return found | {"cold": cold(policy, slots, rounds, clock)}
 
 
-def requests(policy: Policy, slots: int, rounds: int, model: Embedder | None) -> dict[str, Times]:
+def requests(policy: Policy, slots: int, rounds: int, model: Embedder | None, clock: Clock) -> dict[str, Times]:
     """The same for whole requests; the first of each kind is not timed."""
     talks = [[slot.text for slot in talk(slots, seed).window.slots[1:]] for seed in range(rounds + 1)]
-    found = {"prepared": turns.warm(policy, talks), "new": turns.cold(policy, talks)}
+    found = {"prepared": turns.warm(policy, talks, clock), "new": turns.cold(policy, talks, clock)}
     if model is not None and policy.needs & {Need.SIMILARITY, Need.VECTORS}:
-        found["prepared + model"] = turns.warm(policy, talks, model)
-        found["new + model"] = turns.cold(policy, talks, model)
+        found["prepared + model"] = turns.warm(policy, talks, clock, model)
+        found["new + model"] = turns.cold(policy, talks, clock, model)
     return {state: Times.of(found[state][1:]) for state in REQUEST if state in found}
 
 
@@ -188,19 +204,19 @@ def installed() -> Embedder | None:
     return embedder
 
 
-def embedding(model: Embedder, rounds: int) -> Times:
+def embedding(model: Embedder, rounds: int, clock: Clock) -> Times:
     """What embedding one prompt takes."""
     prompts = [talk(3, seed).prompt for seed in range(rounds)]
-    return timed((lambda prompt=prompt: len(model.embed([prompt]))) for prompt in prompts)  # type: ignore[misc]
+    return timed([partial(model.embed, [prompt]) for prompt in prompts], clock)
 
 
-def timed(calls: Iterable[Callable[[], int]]) -> Times:
+def timed(calls: Iterable[Callable[[], object]], clock: Clock) -> Times:
     """The times of calls."""
     seconds = []
     for call in calls:
-        started = time.perf_counter()
+        started = clock()
         call()
-        seconds.append(time.perf_counter() - started)
+        seconds.append(clock() - started)
     return Times.of(seconds)
 
 
@@ -209,6 +225,7 @@ def main(
     slots: Annotated[str, typer.Option(help="lengths of conversations, in slots")] = "40,200,1000",
     rounds: Annotated[int, typer.Option(min=1, help="decisions that are timed, for each figure")] = 30,
     policies: Annotated[str, typer.Option(help="names of policies; empty: all")] = "",
+    cpu: Annotated[bool, typer.Option("--cpu", help="time of the processor instead of the clock on the wall")] = False,
     out: Annotated[Path | None, typer.Option("--json", help="write the figures here too")] = None,
 ) -> None:
     """Time decisions, and print P50 / P99 in milliseconds."""
@@ -219,33 +236,26 @@ def main(
     except PolicyError as error:
         raise typer.BadParameter(str(error)) from error
     load()
-    model = installed()
-    figures: dict[str, dict[int, dict[str, dict[str, Times]]]] = {}
+    model, clock = installed(), time.process_time if cpu else time.perf_counter
+    figures: dict[str, dict[int, Row]] = {}
     for policy in chosen:
         for size in sizes:
-            row = {"decision": decisions(policy, size, rounds), "request": requests(policy, size, rounds, model)}
-            figures.setdefault(policy.name, {})[size] = row
+            made = Row(decisions(policy, size, rounds, clock), requests(policy, size, rounds, model, clock))
+            figures.setdefault(policy.name, {})[size] = made
     console = Console()
-    for title, what, states in (("a decision", "decision", DECISION), ("a whole request", "request", REQUEST)):
-        rows = [
-            [name if size == sizes[0] else "", str(size), *(_cell(row[what].get(state)) for state in states)]
-            for name, by_size in figures.items()
-            for size, row in by_size.items()
-        ]
-        show(console, f"ms for {title}, P50 / P99", ["policy", "slots", *states], rows)
-    prompt = None if model is None else embedding(model, rounds)
+    rows = [
+        (name if size == sizes[0] else "", size, row) for name, each in figures.items() for size, row in each.items()
+    ]
+    unit = "ms of the processor" if cpu else "ms"
+    cells = [[name, str(size), *(_cell(row.decision.get(state)) for state in DECISION)] for name, size, row in rows]
+    show(console, f"{unit} for a decision, P50 / P99", ["policy", "slots", *DECISION], cells)
+    cells = [[name, str(size), *(_cell(row.request.get(state)) for state in REQUEST)] for name, size, row in rows]
+    show(console, f"{unit} for a whole request, P50 / P99", ["policy", "slots", *REQUEST], cells)
+    prompt = None if model is None else embedding(model, rounds, clock)
     console.print(f"embedding a prompt: {_cell(prompt)} ms" if prompt else "embedding a prompt: no model installed")
     if out is not None:
-        made = {
-            name: {
-                size: {
-                    what: {state: asdict(times) for state, times in by_state.items()} for what, by_state in row.items()
-                }
-                for size, row in by_size.items()
-            }
-            for name, by_size in figures.items()
-        }
-        out.write_text(json.dumps({"ms": made, "embedding": prompt and asdict(prompt)}, indent=1) + "\n")
+        plain = {name: {size: row.figures() for size, row in by_size.items()} for name, by_size in figures.items()}
+        out.write_text(json.dumps(plain, indent=1) + "\n")
 
 
 def _sizes(given: str) -> list[int]:

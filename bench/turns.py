@@ -35,6 +35,8 @@ WAIT_S = 0.15  # the default of embeddings.wait_ms
 _TOPICS = np.random.default_rng(0).normal(size=(TOPICS, DIMENSIONS))
 
 Json = dict[str, object]
+Clock = Callable[[], float]
+"""Seconds, of the wall or of the processor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +114,8 @@ def messages(texts: Sequence[str]) -> list[Json]:
 class Desk:
     """A worker's pipeline on a store in memory."""
 
-    def __init__(self, embedder: Embedder | None) -> None:
+    def __init__(self, embedder: Embedder | None, clock: Clock = time.perf_counter) -> None:
+        self._clock = clock
         self._embeddings = Embeddings(embedder)
         self._background = Background()
         conversations = Conversations(MemoryStore(), salt=b"bench", ttl_s=86_400)
@@ -127,9 +130,9 @@ class Desk:
     async def send(self, route: Route, said: Sequence[Json]) -> Cut:
         """A request, its turn ended."""
         body = json.dumps({"model": MODEL, "messages": said}).encode()
-        start = time.perf_counter()
+        start = self._clock()
         outcome = await self._pipeline.run(Incoming(route=route, body=body, peek=self._pipeline.peek(body)))
-        seconds = time.perf_counter() - start
+        seconds = self._clock() - start
         assert not outcome.faults, outcome.faults
         if outcome.turn is not None:
             await outcome.turn.end()
@@ -175,12 +178,12 @@ async def cut(
     return made
 
 
-def warm(policy: Policy, talks: Iterable[Sequence[str]], model: Embedder | None = None) -> list[float]:
+def warm(policy: Policy, talks: Iterable[Sequence[str]], clock: Clock, model: Embedder | None = None) -> list[float]:
     """Seconds that prepared requests took; with a `model` that embeds what is new."""
 
     async def work() -> list[float]:
         half = None if model is None else Half(model)
-        desk = Desk(half or Instant())
+        desk = Desk(half or Instant(), clock)
         seconds = []
         for texts in talks:
             made = await cut(desk, policy, texts, prepared=True, then=lambda: _switch(half, on=True))
@@ -192,13 +195,13 @@ def warm(policy: Policy, talks: Iterable[Sequence[str]], model: Embedder | None 
     return asyncio.run(work())
 
 
-def cold(policy: Policy, talks: Iterable[Sequence[str]], model: Embedder | None = None) -> list[float]:
+def cold(policy: Policy, talks: Iterable[Sequence[str]], clock: Clock, model: Embedder | None = None) -> list[float]:
     """Seconds that requests took of which nothing was seen before; with a `model` that embeds what it can in time."""
 
     async def one(texts: Sequence[str]) -> float:
         half = None if model is None else Half(model)
         _switch(half, on=True)
-        desk = Desk(half)
+        desk = Desk(half, clock)
         made = await cut(desk, policy, texts, prepared=False)
         desk.close()
         return made.seconds

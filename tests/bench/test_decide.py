@@ -31,19 +31,16 @@ def test_figures_are_written_by_policy_length_and_state(
     monkeypatch.setattr("bench.decide.installed", lambda: model)
     out = tmp_path / "times.json"
     args = ["--slots", "12,40", "--rounds", "2", "--policies", "fifo,hybrid", "--json", str(out)]
+    args += ["--cpu"] if model else []
     result = CliRunner().invoke(app, args)
     assert result.exit_code == 0, result.output
-    figures = json.loads(out.read_text())
-    found = figures["ms"]
+    found = json.loads(out.read_text())
     assert {name: list(sizes) for name, sizes in found.items()} == {"fifo": ["12", "40"], "hybrid": ["12", "40"]}
-    assert {what: tuple(states) for what, states in found["fifo"]["12"].items()} == {
-        "decision": ("warm", "cold"),
-        "request": ("prepared", "new"),
-    }
-    assert tuple(found["hybrid"]["40"]["decision"]) == DECISION
+    assert tuple(found["fifo"]["12"]) == ("warm", "cold", "request")
+    assert tuple(found["fifo"]["12"]["request"]) == ("prepared", "new")
+    assert tuple(found["hybrid"]["40"]) == (*DECISION, "request")
     assert tuple(found["hybrid"]["40"]["request"]) == (REQUEST if model else ("prepared", "new"))
     assert 0 < found["hybrid"]["40"]["request"]["new"]["median"] <= found["hybrid"]["40"]["request"]["new"]["p99"]
-    assert (figures["embedding"] is None) == (model is None)
     assert ("no model installed" in result.output) == (model is None)
 
 
