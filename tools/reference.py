@@ -13,6 +13,7 @@ from policies import registry
 from proxy import config as configs
 from proxy import metrics as metrics_module
 from proxy.app import create_app
+from tools import commands
 from tools.commented import comments
 from tools.settings import Setting, settings
 
@@ -42,6 +43,7 @@ def pages() -> dict[str, str]:
     return {
         "configuration.md": "".join(_configuration()),
         "policy-options.md": "".join(_policies()),
+        "command-line.md": "".join(_command_line()),
         "metrics.md": "".join(_metrics()),
     }
 
@@ -89,6 +91,17 @@ def _policies() -> Iterator[str]:
             for each in described.options:
                 default = "required" if each.required else f"`{each.default}`"
                 yield _row(f"`{each.name}`", _escaped(each.type), default, _escaped(each.doc))
+
+
+def _command_line() -> Iterator[str]:
+    yield NOTE.format("the program's own help")
+    yield (
+        "# Command line\n\n`trimtab`, or `python -m proxy`. `--help` says the same of each command. Commands other "
+        "than `serve` use no network, unless `state` names a Redis server.\n\nExit codes: 0; 2 for what was asked "
+        "wrongly, a configuration that cannot be used, or input that is no chat request; 3 from `trim` where it does "
+        "not fit and the route says reject; 4 where a store cannot be reached or read.\n"
+    )
+    yield commands.page()
 
 
 def _metrics() -> Iterator[str]:

@@ -53,7 +53,11 @@ def test_the_site_is_built_without_a_broken_link(tmp_path: Path) -> None:
 
     assert built.returncode == 0, built.stdout + built.stderr
     pages = {path.stem for path in DOCS.glob("*.md")} - {"index"}
-    assert {path.name for path in (tmp_path / "site").iterdir() if path.is_dir()} == {*pages, "assets"}
+    assert {path.name for path in (tmp_path / "site").iterdir() if path.is_dir()} == {
+        *pages,
+        "assets",
+        *(path.name for path in DOCS.iterdir() if path.is_dir()),
+    }
     html = (tmp_path / "site" / "index.html").read_text()
     fetched = re.findall(r'<(?:script|img|link)[^>]*(?:src|href)="(https?://[^"]+)"', html)
     assert fetched == [], "the pages need nothing from elsewhere"
