@@ -120,6 +120,19 @@ async def test_what_is_late_is_done_without_and_made_for_the_next_time(
     assert max(gatherer.relevances(read(TALK), late).values()) == 1.0, "by words"
 
 
+async def test_what_a_request_has_taken_counts_into_its_time_limit(embedder: ByTopic, embeddings: Embeddings) -> None:
+    library, done = Library(), []
+    embedder.go.clear()
+    async with asyncio.timeout(5):
+        late = await Gatherer(embeddings, library, wait_s=60).gather(
+            read(TALK), dense=True, spent_s=60, meanwhile=lambda: done.append("compared")
+        )
+
+    assert late.without == "vectors"
+    assert done == ["compared"]
+    assert all(library.has_read(message) for message in read(TALK)[1:]), "words are read while vectors are waited for"
+
+
 async def test_where_no_vectors_are_of_use_nothing_is_embedded(embedder: ByTopic, embeddings: Embeddings) -> None:
     found = await Gatherer(embeddings, Library(), wait_s=5).gather(read(TALK), dense=False)
 
