@@ -28,6 +28,7 @@ from proxy.config.scalars import unshared
 from proxy.config.schema import Config
 from proxy.config.summary import summary
 from proxy.errors import ConfigError
+from proxy.http import listening
 
 CONFIG_VARIABLE = "TRIMTAB_CONFIG_FILE"  # how a worker process learns which file it serves
 METRICS_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"  # how prometheus-client learns where workers keep values
@@ -52,6 +53,8 @@ def run(path: Path | None, *, host: str | None, port: int | None, workers: int |
     problems += _unkept(configs.audit_file(config))
     if config.server.admin_port is not None and config.server.admin_port == port:
         problems.append(f"--port: must be another than server.admin_port, got {port}")
+    where = host or config.server.host, config.server.port if port is None else port
+    problems = problems or [*_taken(where, config.server.admin_port, given=port)]
     if problems:
         raise ConfigError(*problems)
     configs.keyring(config, os.environ)  # what is wrong with them is told before any worker starts
@@ -60,7 +63,6 @@ def run(path: Path | None, *, host: str | None, port: int | None, workers: int |
     else:
         os.environ.pop(CONFIG_VARIABLE, None)
     logs.set_up(config.log.format, config.log.level)
-    where = host or config.server.host, config.server.port if port is None else port
     _say_what_is_on(config, number, where[0], path)
     options = uvicorn.Config(
         "proxy.serving:worker",
@@ -169,6 +171,15 @@ def _metrics_folder(workers: int) -> Iterator[None]:
     with folder as name:
         os.environ[METRICS_VARIABLE] = name
         yield
+
+
+def _taken(where: tuple[str, int], admin_port: int | None, *, given: int | None) -> Iterator[str]:
+    """Problems: ports that cannot be listened on. Told at once, since the start takes seconds."""
+    ports = {"server.port" if given is None else "--port": where[1], "server.admin_port": admin_port}
+    for setting, port in ports.items():
+        if port is not None and (why := listening.refusal(where[0], port)) is not None:
+            free = "" if setting == "server.admin_port" else "; 0 takes a free one"
+            yield f"{setting}: cannot listen on port {port} of {where[0]}: {why}. Name another{free}"
 
 
 def _unwritable(paths: tuple[str, ...]) -> Iterator[str]:

@@ -281,15 +281,21 @@ def test_several_workers_on_a_free_port_name_it(tmp_path: Path) -> None:
     assert not told["address"].endswith(":0")
 
 
-def test_a_port_that_is_taken_is_not_said_to_be_listened_to(tmp_path: Path) -> None:
+@pytest.mark.parametrize("setting", ["--port", "server.port", "server.admin_port"])
+def test_a_port_that_is_taken_is_told_at_once(tmp_path: Path, setting: str) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        with said(tmp_path, "--port", str(taken.getsockname()[1])) as lines:
-            events = {line["event"] for line in lines}
+        port = taken.getsockname()[1]
+        text = f"server: {{{setting.removeprefix('server.')}: {port}}}" if setting != "--port" else ""
+        given = {"--port": port, "server.port": None, "server.admin_port": 0}[setting]
+        with pytest.raises(ConfigError) as error:
+            serving.run(config(tmp_path, text), host=None, port=given, workers=None)
 
-    assert "route" in events
-    assert "listening" not in events
+    (problem,) = error.value.problems
+    assert problem.startswith(
+        f"{setting}: cannot listen on port {port} of 127.0.0.1: Address already in use. Name another"
+    )
 
 
 def config(tmp_path: Path, text: str) -> Path:
