@@ -22,7 +22,7 @@ SETTINGS = (
     "state_ttl_s: 60"  # so that as many decisions expire as are made
 )
 WORDS = ("tide", "berth", "crane", "quay", "pilot", "ferry", "anchor", "mast", "harbour", "cargo", "lantern", "signal")
-FILLING = 60  # requests before the soak, of so many messages each
+FILLING = 50  # requests before the soak, of so many messages each
 FILLED_WITH = 2_000
 MOST_MB = 8.0  # of growth from the second to the last fifth
 SILENT_S = 15.0  # for which an upstream is waited for: longer than a busy machine lets one wait
