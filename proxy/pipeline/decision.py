@@ -12,7 +12,7 @@ from proxy.guard import Faults
 from proxy.pipeline.overflow import force, pinned_summary, truncate
 from proxy.pipeline.prompt import Prompt, slot_id
 from proxy.pipeline.record import Write, Written, record, write
-from proxy.route import OnOverflow
+from proxy.route import OnOverflow, Route
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +92,22 @@ def decide(
                 fates[slot_id(group)] = Fate("shrink", None, "shortened in the middle: the prompt was over the budget")
     unfit = recount(cut).used > window.budget
     return Decision(policy=plan.policy, ledger=cut, fates=fates, overflowed=True, unfit=unfit)
+
+
+def weights(policy: Policy, seen: Window, context: Context) -> dict[str, object] | None:
+    """The weights that a policy decides with and why, where it has any to tell."""
+    told = getattr(policy, "weights", None)
+    if callable(told):
+        told = told(seen, context)
+    if isinstance(told, tuple) and len(told) == 2:
+        return {"alpha": round(told[0], 4), "beta": round(told[1], 4)}
+    found = {name: getattr(told, name) for name in ("alpha", "beta", "why") if hasattr(told, name)}
+    return {name: round(each, 4) if isinstance(each, float) else each for name, each in found.items()} or None
+
+
+def zoned(route: Route) -> Route:
+    """The route for a policy that protects by itself what it keeps."""
+    return replace(route, protect_last=0, keep_prefix=0.0, pins=replace(route.pins, first_user=False))
 
 
 def _plan(policy: Policy, window: Window, target: int, context: Context, faults: Faults) -> Plan:

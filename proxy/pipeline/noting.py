@@ -1,6 +1,6 @@
 """The notes of one request: what they cost, the summaries of a cut, and what comes back for the prompt."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -16,11 +16,12 @@ from proxy.pipeline.record import Write
 from proxy.recall.extracts import extract
 from proxy.recall.library import Library
 from proxy.recall.pointing import MARKS, strength
-from proxy.recall.recalling import Costs, forgotten, limit, recalled, share, wanted
+from proxy.recall.recalling import Costs, forgotten, limit, part, recalled, share, taken, wanted
 from proxy.route import SummaryKind
 from proxy.wire.chat import Message
 
 OLD, NEW = 8, 20  # the most relevant messages that were left out, the newest that were not: which does a prompt mean?
+LEAST = 64  # tokens: a smaller note is no reason for a cut
 FRAME = 64  # tokens: about what a summary's heading, marks and labels take beside its own words
 
 
@@ -116,6 +117,16 @@ class Noting:
                 return replace(ledger, notes=ordered((*ledger.notes, note)))
         return ledger
 
+    def due(self, ledger: Ledger, prompt: Prompt, scores: Callable[[], Mapping[int, float]], room: int) -> int:
+        """Tokens of the note that the prompt asks for, where they are more than `room`; else 0."""
+        live = taken(prompt)
+        if self.share - live <= 2 * max(room, 0):  # the most that it can ask for
+            return 0
+        with self.faults.guard("recall"):
+            asked = part(live, self.share, self.strength(ledger, scores()))
+            return asked if asked > max(room, LEAST) else 0
+        return 0
+
     def strength(self, ledger: Ledger, scores: Mapping[int, float]) -> float:
         """How plainly the prompt means something that was left out."""
         query = last_user(self.messages)
@@ -123,13 +134,16 @@ class Noting:
             return 0.0
         passages = {i: self.library.passage(self.messages[i]) for i in scores}
         gone = {*ledger.drops, *ledger.clears, *ledger.truncations} & scores.keys()
+        left = sorted(scores.keys() - gone)
         old = sorted(gone, key=lambda i: -scores[i])[:OLD]
-        new = [i for i in sorted(scores.keys() - gone) if not self._asking(i)][-NEW:]
+        new = [i for i in left if not self._asking(i)][-NEW:]
+        gap = max((scores[i] for i in old), default=0.0) - max((scores[i] for i in left), default=0.0)
         return strength(
             self.messages[query].text,
             [passages[i] for i in old],
             [passages[i] for i in new],
             list(passages.values()),
+            gap,
         )
 
     def _asking(self, index: int) -> bool:

@@ -14,7 +14,7 @@ from proxy.guard import Faults
 from proxy.pipeline import budget as budgets
 from proxy.pipeline import counted, thinning
 from proxy.pipeline.budget import Trigger
-from proxy.pipeline.decision import Decision, decide
+from proxy.pipeline.decision import Decision, decide, weights, zoned
 from proxy.pipeline.gathering import Gathered, Gatherer, Units, similarities
 from proxy.pipeline.intake import Incoming, Reading
 from proxy.pipeline.noting import Noting
@@ -23,7 +23,7 @@ from proxy.pipeline.preparation import Clusters, Given, serves
 from proxy.pipeline.prompt import Prompt, assemble, marked, window
 from proxy.pipeline.uses import said
 from proxy.recall.recalling import wanted, without_recall
-from proxy.route import Mode, Route
+from proxy.route import Mode
 from proxy.tokens import Cache
 from proxy.wire.chat import Message
 from proxy.wire.splice import splice
@@ -61,7 +61,7 @@ class Trimming:
         self._limits = thinning.limits(incoming.route, reading.chat)
         self._full: Prompt | None = None
         self._made: list[tuple[Ledger, Prompt]] = []
-        self._relevances: Mapping[int, float] | None = None
+        self._relevances: tuple[Gathered, Mapping[int, float]] | None = None
         outcome.counted = True
         outcome.estimated = reading.counter.estimated or counted.guesses(reading.chat)
         outcome.overhead_tokens = self._overhead
@@ -115,6 +115,25 @@ class Trimming:
         due = budgets.trigger(self._incoming.route, prompt.used, self._reading.budget.tokens)
         return Trigger.NORMAL if due is None and self._crowded(prompt) else due
 
+    def early(self, ledger: Ledger, prompt: Prompt, gathered: Gathered) -> Trigger | None:
+        """The cut that a prompt calls for together with the note that it asks for.
+
+        A note never reaches the next threshold: where it would, that cut is made now, unless pinned and protected
+        slots would leave no room for the note all the same.
+        """
+        route, budget = self._incoming.route, self._reading.budget.tokens
+        room = int(route.thresholds.evict * budget) - 1 - prompt.used
+        asked = self.noting.due(ledger, prompt, lambda: self._scores(gathered), room)
+        if not asked:
+            return None
+        target = budgets.target(route, Trigger.NORMAL, budget, prompt.growth)
+        seen = self._window(prompt, self._incoming.trimmer, max(1, target - self.noting.share))
+        stays = seen.overhead + sum(slot.tokens for slot in seen.slots if not slot.evictable)
+        if stays + asked > target:
+            return None
+        self._outcome.reason = self._outcome.reason or "note_reaches_threshold"
+        return Trigger.NORMAL
+
     def fits(self, prompt: Prompt) -> bool:
         """Whether a prompt is within the budget, and within the messages and bytes that the route sends."""
         return prompt.used <= self._reading.budget.tokens and not self._crowded(prompt)
@@ -163,18 +182,7 @@ class Trimming:
                 policy = Given(Plan(policy.name, ()))  # there is room for the tokens
             target = budgets.target(route, why, budget, prompt.growth)
             history = max(1, target - (self.noting.share if wanted(messages) else 0))
-            seen = window(
-                prompt,
-                messages,
-                _zoned(route) if getattr(policy, "own_zone", False) else route,
-                budget,
-                reading.pins,
-                content=self._content,
-                uses=said(reading.chat) if Need.USES in policy.needs else None,
-                clusters=clusters.by_slot if clusters is not None else {},
-                first_seen=first_seen,
-                target=history,
-            )
+            seen = self._window(prompt, policy, history, clusters, first_seen)
             similarity, vectors = self._by_slot(gathered)
             context = Context(
                 query=next((m.text for m in reversed(messages) if m.role == "user"), ""),
@@ -219,6 +227,29 @@ class Trimming:
         if decision.overflowed:
             outcome.reason = f"on_overflow_{route.on_overflow.value}"
         return replace(decision.ledger, decision=outcome.audit_id, length=len(messages))
+
+    def _window(
+        self,
+        prompt: Prompt,
+        policy: Policy,
+        target: int,
+        clusters: Clusters | None = None,
+        first_seen: FirstSeen = _unknown,
+    ) -> Window:
+        """A prompt as a policy sees it that is to cut it down to `target` tokens."""
+        route, reading = self._incoming.route, self._reading
+        return window(
+            prompt,
+            reading.chat.messages,
+            zoned(route) if getattr(policy, "own_zone", False) else route,
+            reading.budget.tokens,
+            reading.pins,
+            content=self._content,
+            uses=said(reading.chat) if Need.USES in policy.needs else None,
+            clusters=clusters.by_slot if clusters is not None else {},
+            first_seen=first_seen,
+            target=target,
+        )
 
     def _thinned(self, decision: Decision) -> Decision:
         """The decision with as many slots gone, besides, as the route's further limits ask for."""
@@ -266,12 +297,12 @@ class Trimming:
 
     def _scores(self, gathered: Gathered) -> Mapping[int, float]:
         """The relevance of each message to the prompt; nothing is, where that cannot be told."""
-        if self._relevances is None:
+        if self._relevances is None or self._relevances[0] is not gathered:
             messages = self._reading.chat.messages
             none: Mapping[int, float] = {}
             work = partial(self._gatherer.relevances, messages, gathered)
-            self._relevances = self._faults.attempt("relevance", work, none)
-        return self._relevances
+            self._relevances = gathered, self._faults.attempt("relevance", work, none)
+        return self._relevances[1]
 
     def _by_slot(self, gathered: Gathered) -> tuple[Mapping[str, float], Mapping[str, object]]:
         needs, groups = self._incoming.trimmer.needs, self._reading.groups
@@ -315,19 +346,3 @@ class Trimming:
         if whole is not None and rest is not None:
             return counter.total(whole) - counter.total(rest)
         return self._count(message) - self._count(replace(message, parts=(), digest=digest))
-
-
-def weights(policy: Policy, seen: Window, context: Context) -> dict[str, object] | None:
-    """The weights that a policy decides with and why, where it has any to tell."""
-    told = getattr(policy, "weights", None)
-    if callable(told):
-        told = told(seen, context)
-    if isinstance(told, tuple) and len(told) == 2:
-        return {"alpha": round(told[0], 4), "beta": round(told[1], 4)}
-    found = {name: getattr(told, name) for name in ("alpha", "beta", "why") if hasattr(told, name)}
-    return {name: round(each, 4) if isinstance(each, float) else each for name, each in found.items()} or None
-
-
-def _zoned(route: Route) -> Route:
-    """The route for a policy that protects by itself what it keeps."""
-    return replace(route, protect_last=0, keep_prefix=0.0, pins=replace(route.pins, first_user=False))

@@ -17,9 +17,9 @@ from proxy.route import Route
 from proxy.wire.chat import Message
 from proxy.wire.grouping import Group
 
-PLAINLY = 0.58  # how plainly a prompt points back that gets all that a note may take, while no other is live
-MORE = 0.26  # how much more it takes once notes have all of the share
-NARROW = 0.12  # as much below that, a prompt gets nothing
+PLAINLY = 0.72  # how plainly a prompt points back that gets all that a note may take, while no other is live
+MORE = 0.1  # how much more it takes once notes have all of the share
+NARROW = 0.22  # as much below that, a prompt gets nothing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,21 +51,28 @@ def without_recall(ledger: Ledger) -> Ledger:
     return replace(ledger, notes=tuple(note for note in ledger.notes if note.kind is not Kind.RECALL))
 
 
-def limit(prompt: Prompt, share_tokens: int, most: int, *, plain: float, last: bool = False) -> int:
-    """Tokens for one more note: at most half of what is left of the share, within a prompt of `most` tokens.
+def part(live: int, share_tokens: int, plain: float) -> int:
+    """Tokens that a note is worth to a prompt that points back `plain`ly (see `pointing.strength`), 0 and more.
 
-    That much is for a prompt that points back `plain`ly (see `pointing.strength`): the more of the share is taken, the
-    more plainly it has to, and one that does so less gets less. All that is left, where it is the `last` note: nothing
-    follows on a request that stands for itself.
+    It is at most half of what `live` notes have left of the share: the more they have taken, the more plainly a prompt
+    has to point back, and one that does so less gets less.
     """
-    live = sum(placed.tokens for placed in prompt.notes if placed.note.kind is Kind.RECALL)
-    left = share_tokens - live
-    if last:
-        part = left
-    else:
-        bar = PLAINLY + MORE * live / max(share_tokens, 1)
-        part = int(left / 2 * min(1.0, max(0.0, 1 + (plain - bar) / NARROW)))
-    return min(part, most - prompt.used)
+    bar = PLAINLY + MORE * live / max(share_tokens, 1)
+    return max(0, int((share_tokens - live) / 2 * min(1.0, max(0.0, 1 + (plain - bar) / NARROW))))
+
+
+def taken(prompt: Prompt) -> int:
+    """Tokens of the live recall notes."""
+    return sum(placed.tokens for placed in prompt.notes if placed.note.kind is Kind.RECALL)
+
+
+def limit(prompt: Prompt, share_tokens: int, most: int, *, plain: float, last: bool = False) -> int:
+    """Tokens for one more note: its `part`, within a prompt of `most` tokens.
+
+    All that is left of the share, where it is the `last` note: nothing follows on a request that stands for itself.
+    """
+    live = taken(prompt)
+    return min(share_tokens - live if last else part(live, share_tokens, plain), most - prompt.used)
 
 
 def recalled(

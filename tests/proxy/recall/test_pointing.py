@@ -2,8 +2,8 @@
 
 import pytest
 
-from policies.relevance import Passage
-from proxy.recall.pointing import asking, strength
+from policies.relevance import Index, Passage, relevance
+from proxy.recall.pointing import GAP, asking, looks_back, strength
 from proxy.recall.recalling import NARROW, PLAINLY
 
 OLD = [Passage.of("The Halcyon got berth B7.")]
@@ -11,11 +11,22 @@ NEW = [Passage.of("The weather in the north is fine."), Passage.of("The crew lik
 ALL = [*OLD, *NEW, *map(Passage.of, ("one", "two", "three"))]
 
 
+def pointing(query: str) -> float:
+    """The strength of a prompt, the gap between old and new as relevance has it."""
+    scores = relevance(query, Index(tuple(ALL)))
+    return strength(query, OLD, NEW, ALL, float(scores[0] - scores[1:].max()))
+
+
 @pytest.mark.parametrize(
-    "query", ["Which berth did the Halcyon get?", "哪个泊位给了Halcyon？"], ids=["english", "in another script"]
+    "query",
+    [
+        pytest.param("Which berth did the Halcyon get?", id="english"),
+        pytest.param("哪个泊位给了Halcyon？", id="in another script"),
+        pytest.param("You told me earlier about a berth for the Halcyon.", id="no question"),
+    ],
 )
-def test_a_question_about_what_is_gone_points_back(query: str) -> None:
-    assert strength(query, OLD, NEW, ALL) > PLAINLY - NARROW
+def test_a_prompt_about_what_is_gone_points_back(query: str) -> None:
+    assert pointing(query) > PLAINLY - NARROW
 
 
 @pytest.mark.parametrize(
@@ -27,7 +38,35 @@ def test_a_question_about_what_is_gone_points_back(query: str) -> None:
     ],
 )
 def test_other_prompts_do_not(query: str) -> None:
-    assert strength(query, OLD, NEW, ALL) < PLAINLY - NARROW
+    assert pointing(query) < PLAINLY - NARROW
+
+
+@pytest.mark.parametrize(
+    ("text", "back"),
+    [
+        ("What did I say about the crane?", True),
+        ("Can we go back to the fleet math?", True),
+        ("A week ago the crane broke.", True),
+        ("你之前推荐的酒店是哪家？", True),
+        ("さっきの話は?", True),
+        ("Which hotel is near the station?", False),
+        ("请推荐一家酒店。", False),
+        ("Write it down beforehand.", False),
+        (f"{'tide ' * 200}What did you tell me? {'tide ' * 200}", False),
+        (f"Do you remember this? {'tide ' * 2000}", True),
+        (f"{'tide ' * 2000}Do you remember this?", True),
+    ],
+    ids=range(11),
+)
+def test_words_that_speak_of_what_was_before(text: str, back: bool) -> None:
+    assert looks_back(text) is back
+
+
+@pytest.mark.parametrize(("gap", "more"), [(-1.0, -GAP), (0.0, 0.0), (0.5, GAP / 2)])
+def test_what_only_the_past_is_relevant_to_points_back_more(gap: float, more: float) -> None:
+    query = "Which berth did the Halcyon get?"
+
+    assert strength(query, OLD, NEW, ALL, gap) - strength(query, OLD, NEW, ALL) == pytest.approx(more)
 
 
 @pytest.mark.parametrize(

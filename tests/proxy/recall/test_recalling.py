@@ -8,7 +8,7 @@ from proxy.conversations.ledger import Ledger
 from proxy.conversations.notes import Note, Quote
 from proxy.conversations.placed import Placed
 from proxy.pipeline.prompt import Prompt
-from proxy.recall.recalling import forgotten, limit, share, wanted, without_recall
+from proxy.recall.recalling import NARROW, PLAINLY, forgotten, limit, share, wanted, without_recall
 from proxy.wire import grouping
 from tests.proxy.dialogues import Message, assistant, body, call, route, system, user
 
@@ -23,11 +23,11 @@ def prompt(used: int, *notes: int) -> Prompt:
     [
         pytest.param((), 1.0, False, 450, id="half for a prompt that points back"),
         pytest.param((300,), 1.0, False, 300, id="half of what is left"),
-        pytest.param((), 0.3, False, 0, id="nothing for one that goes on"),
-        pytest.param((), 0.58 - 0.06, False, 225, id="less where it is less plain"),
-        pytest.param((450,), 0.58, False, 0, id="nothing for one no plainer than the first, once half is taken"),
+        pytest.param((), PLAINLY - NARROW, False, 0, id="nothing for one that goes on"),
+        pytest.param((), PLAINLY - NARROW / 2, False, 225, id="less where it is less plain"),
+        pytest.param((450,), PLAINLY, False, 173, id="less once half is taken"),
         pytest.param((300,), 0.0, True, 600, id="all for one that nothing follows on"),
-        pytest.param((900, 50), 1.0, False, -25, id="nothing where all is taken"),
+        pytest.param((900, 50), 1.0, False, 0, id="nothing where all is taken"),
     ],
 )
 def test_how_large_a_note_may_be(live: tuple[int, ...], plain: float, last: bool, tokens: int) -> None:
