@@ -15,7 +15,7 @@ from proxy.tokens.ratios import Ratios
 from proxy.upstream.expiring import Expiring
 
 SMALLEST, LARGEST = 256, 100_000_000  # tokens; a limit outside of this is taken for a mistake
-ALIKE = 0.1  # two cut prompts whose sizes differ by less than this share were cut by the same window
+ALIKE = 0.1  # two prompts whose sizes differ by less than this share may have met the same window
 
 
 class Key(NamedTuple):
@@ -35,7 +35,8 @@ class Learned:
     """Windows as upstreams enforced them, each for `ttl_s`, of at most `capacity` keys.
 
     A learned limit only ever makes a window smaller: an upstream that refuses knows best, but what it says can be
-    an error of its own, and trimming too little is put right by its next refusal.
+    an error of its own, and trimming too little is put right by its next refusal. So a limit is not learned over which
+    the same upstream took a prompt in that time: behind one name there may be several windows, or the figure is none.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class Learned:
     ) -> None:
         self._limits: Expiring[Key, int] = Expiring(capacity=capacity, ttl_s=ttl_s, clock=clock)
         self._cuts: Expiring[Key, int] = Expiring(capacity=capacity, ttl_s=ttl_s, clock=clock)
+        self._accepted: Expiring[Key, int] = Expiring(capacity=capacity, ttl_s=ttl_s, clock=clock)
 
     def __len__(self) -> int:
         return len(self._limits)
@@ -53,8 +55,8 @@ class Learned:
         return known if learned is None else learned if known is None else min(known, learned)
 
     def note(self, key: Key, limit: int) -> bool:
-        """Learn the limit, in tokens, that an error named; the latest counts. False if no window has that size."""
-        if not SMALLEST <= limit <= LARGEST:
+        """Learn the limit, in tokens, that an error named; the latest counts. False if it can be no window."""
+        if not SMALLEST <= limit <= LARGEST or limit < (1 - ALIKE) * (self._accepted.get(key) or 0):
             return False
         self._limits.put(key, limit)
         return True
@@ -72,7 +74,12 @@ class Learned:
         return self.note(key, max(before, actual))
 
     def note_accepted(self, key: Key, actual: int) -> None:
-        """Forget a limit that a whole prompt of `actual` tokens went over: it is not true, or no longer."""
+        """Forget a limit that a whole prompt of `actual` tokens went over: it is not true, or no longer.
+
+        `actual` is the upstream's own count.
+        """
+        if (self._accepted.get(key) or SMALLEST) <= actual <= LARGEST:
+            self._accepted.put(key, actual)
         learned = self._limits.get(key)
         if learned is not None and actual > learned:
             self._limits.drop(key)

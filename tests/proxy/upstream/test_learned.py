@@ -132,6 +132,23 @@ def test_a_prompt_that_went_over_a_limit_disproves_it() -> None:
     assert windows.window(KEY) is None
 
 
+def test_a_limit_is_not_learned_over_which_a_prompt_was_taken() -> None:
+    windows, clock = learned()
+    windows.note_accepted(KEY, 50_000)
+    windows.note_accepted(KEY, 600)
+
+    assert not windows.note(KEY, 2013)
+    assert windows.window(KEY, 128_000) == 128_000
+    assert windows.note(KEY, 64_000)
+    assert windows.note(KEY, 49_000), "counts of one prompt differ by a little"
+    assert windows.note(KEY._replace(model="m-2"), 2013)
+    windows.note_accepted(KEY, 10**12)
+    assert windows.note(KEY, 64_000), "no prompt has so many tokens"
+
+    clock.now = 3600
+    assert windows.note(KEY, 2013), "it may be another model by now"
+
+
 def test_usage_makes_a_models_estimates_near() -> None:
     known = Calibrations()
     for i in range(6):
