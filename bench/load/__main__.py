@@ -1,6 +1,7 @@
 """What a proxy adds to its upstream, in turn with others, in one run: `python -m bench.load [--peer NAME=COMMAND]`."""
 
 import json
+import statistics
 import tempfile
 from pathlib import Path
 from typing import Annotated
@@ -13,8 +14,9 @@ from rich.table import Table
 
 from bench.load import measuring, servers
 from bench.load.measuring import Row
-from bench.load.requests import LOADS
-from bench.load.servers import DIRECT, Server
+from bench.load.peers import KNOWN, named
+from bench.load.requests import HYBRID, LOADS, TRIMMED_BY_HYBRID
+from bench.load.servers import DIRECT, OURS, Server
 
 COLUMNS = {
     "p50_ms": "P50 ms",
@@ -22,15 +24,16 @@ COLUMNS = {
     "added_p99_ms": "added P99 ms",
     "per_s": "requests/s",
     "cpu_ms": "CPU ms",
+    "model_ms": "of which model",
 }
 
 
 async def measure(
-    running: dict[str, Server], rounds: int, seconds: float, streams: int, only: str
+    running: dict[str, Server], rounds: int, seconds: float, streams: int, only: str, *, hybrid: bool
 ) -> dict[str, dict[str, Row]]:
     """Every figure, by row and server."""
     rows: dict[str, dict[str, Row]] = {}
-    for asked in track(LOADS, "measuring", transient=True):
+    for asked in track((*LOADS, TRIMMED_BY_HYBRID) if hybrid else LOADS, "measuring", transient=True):
         if only in asked.name:
             some = rounds if asked.size < 100_000 else max(20, rounds // 4)
             rows[asked.name] = await measuring.load(running, asked, some, seconds)
@@ -40,12 +43,20 @@ async def measure(
     return rows
 
 
+def model_ms(audit: Path) -> float:
+    """The median of what requests on the route `hybrid` waited for vectors, in milliseconds, as their records say."""
+    records = map(json.loads, audit.read_text().splitlines())
+    waited = [r["overhead_ms"].get("gather", 0.0) for r in records if r["event"] == "decision" and r["model"] == HYBRID]
+    return float(statistics.median(waited))
+
+
 def table(rows: dict[str, dict[str, Row]]) -> Table:
     """The rows for people."""
-    made = Table("request", "server", *COLUMNS.values())
+    columns = [key for key in COLUMNS if any(key in row for by_server in rows.values() for row in by_server.values())]
+    made = Table("request", "server", *(COLUMNS[key] for key in columns))
     for label, by_server in rows.items():
         for name, row in by_server.items():
-            cells = (f"{row[c]:.{0 if c == 'per_s' else 2}f}" if c in row else "" for c in COLUMNS)
+            cells = (f"{row[key]:.{0 if key == 'per_s' else 2}f}" if key in row else "" for key in columns)
             made.add_row(label if name == DIRECT else "", name, *cells)
         made.add_section()
     return made
@@ -56,18 +67,29 @@ def main(
     seconds: Annotated[float, typer.Option(help="how long requests a second are counted")] = 3.0,
     streams: Annotated[int, typer.Option(help="streams that are open at once; 0: none")] = 100,
     workers: Annotated[int, typer.Option(help="of trimtab")] = 1,
-    peer: Annotated[list[str], typer.Option(help="NAME=COMMAND with {port}, {upstream} and {folder} in it")] = [],  # noqa: B006
+    peer: Annotated[
+        list[str], typer.Option(help=f"{', '.join(KNOWN)}; or NAME=COMMAND with {{port}}, {{upstream}}, {{folder}}")
+    ] = [],  # noqa: B006
+    peers: Annotated[Path | None, typer.Option(help="folder with a virtual environment for each peer")] = None,
+    hybrid: Annotated[bool, typer.Option("--hybrid", help="also what the policy hybrid adds, and its model")] = False,
     only: Annotated[str, typer.Option(help="kinds of requests with this in their name")] = "",
     out: Annotated[Path | None, typer.Option(help="JSON with every figure")] = None,
     config: Annotated[Path | None, typer.Option(help="of trimtab, with {upstream} for the port")] = None,
 ) -> None:
     """Start an upstream, trimtab and its peers in front of it, measure them, print a table, and write JSON."""
     try:
-        peers = dict(map(servers.peer, peer))
+        chosen = dict(named(each, peers) for each in peer)
+        if taken := chosen.keys() & {DIRECT, OURS}:
+            raise ValueError(f"--peer: must have another name than {taken.pop()!r}")
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
-    with tempfile.TemporaryDirectory() as folder, servers.serving(peers, Path(folder), config, workers) as running:
-        rows = uvloop.run(measure(running, rounds, seconds, streams, only))
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        servers.serving(chosen, Path(folder), config, workers, hybrid=hybrid) as running,
+    ):
+        rows = uvloop.run(measure(running, rounds, seconds, streams, only, hybrid=hybrid))
+        if hybrid and TRIMMED_BY_HYBRID.name in rows and config is None:
+            rows[TRIMMED_BY_HYBRID.name][OURS]["model_ms"] = model_ms(servers.audit_file(Path(folder)))
     Console(width=120).print(table(rows))
     if out is not None:
         out.write_text(json.dumps(rows, indent=2))

@@ -12,6 +12,8 @@ from bench.load.servers import DIRECT, Server
 
 Row = dict[str, float]
 WARM_UP = 0.1  # share of the rounds that are not counted
+NEW_FROM = 1_000_000  # the number of the first body that is new to a server which was asked one at a time before
+SPREAD_S = 0.5  # in which streams begin; each goes on for a second
 AT_ONCE = 8  # connections, where requests a second are counted
 
 
@@ -60,8 +62,9 @@ async def latency(servers: Mapping[str, Server], asked: Load, rounds: int) -> di
 async def throughput(server: Server, asked: Load, seconds: float) -> Row:
     """Requests a second over AT_ONCE connections, and the processor time of each in milliseconds."""
     done = 0
-    bodies = asked.bodies()
+    bodies = asked.bodies(first=NEW_FROM)
     prepared = [next(bodies) for _ in range(1 if asked.size < 100_000 else 64)]
+    most = len(prepared) if asked.fresh else None
     start, cpu = time.perf_counter(), server.cpu_s()
     until = start + seconds
 
@@ -69,9 +72,9 @@ async def throughput(server: Server, asked: Load, seconds: float) -> Row:
         nonlocal done
         connection = Connection(server.port)
         await connection.open()
-        while time.perf_counter() < until:
-            await connection.post(prepared[done % len(prepared)])
+        while time.perf_counter() < until and (most is None or done < most):
             done += 1
+            await connection.post(prepared[(done - 1) % len(prepared)])
         connection.close()
 
     await asyncio.gather(*(one() for _ in range(AT_ONCE)))
@@ -80,12 +83,18 @@ async def throughput(server: Server, asked: Load, seconds: float) -> Row:
 
 
 async def streams(servers: Mapping[str, Server], rounds: int, open_at_once: int) -> dict[str, dict[str, Row]]:
-    """What is added to a stream's first byte and to each chunk, with so many streams open."""
+    """What is added to a stream's first byte and to each chunk, with so many streams open.
+
+    They begin one after the other within SPREAD_S seconds. `cpu_ms` is the processor time of a whole stream.
+    """
     body = chat(2_000, stream=True)
     first: dict[str, list[float]] = {name: [] for name in servers}
     chunks: dict[str, list[float]] = {name: [] for name in servers}
 
-    async def one(name: str, port: int) -> None:
+    cpu_s = dict.fromkeys(servers, 0.0)
+
+    async def one(name: str, port: int, number: int) -> None:
+        await asyncio.sleep(number * SPREAD_S / open_at_once)
         connection = Connection(port)
         await connection.open()
         begun, delays = await connection.stream(body)
@@ -95,11 +104,16 @@ async def streams(servers: Mapping[str, Server], rounds: int, open_at_once: int)
 
     for _ in range(rounds):
         for name, server in servers.items():
-            await asyncio.gather(*(one(name, server.port) for _ in range(open_at_once)))
+            before = server.cpu_s()
+            await asyncio.gather(*(one(name, server.port, number) for number in range(open_at_once)))
+            cpu_s[name] += server.cpu_s() - before
     direct = Times(first[DIRECT]), Times(chunks[DIRECT])
+    cost = {name: 1000 * spent / (rounds * open_at_once) for name, spent in cpu_s.items()}
     label = f"{open_at_once} streams" if open_at_once > 1 else "stream"
     return {
-        f"{label}, first byte": {name: added(direct[0], Times(first[name])) for name in servers},
+        f"{label}, first byte": {
+            name: added(direct[0], Times(first[name])) | {"cpu_ms": cost[name]} for name in servers
+        },
         f"{label}, each chunk": {name: added(direct[1], Times(chunks[name])) for name in servers},
     }
 

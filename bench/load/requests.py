@@ -9,6 +9,8 @@ WORDS = ("the", "tide", "turns", "at", "the", "quay", "and", "a", "crane", "lift
 MODEL = "gpt-4o"
 TIGHT = "gpt-4o-tight"
 """The model whose window the large requests are over."""
+HYBRID = "gpt-4o-hybrid"
+"""The same, on a route with the policy `hybrid`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,15 +26,16 @@ class Load:
     grows: bool = False
     fresh: bool = False
 
-    def bodies(self) -> Iterator[bytes]:
-        """The bodies, one after the other, without an end."""
+    def bodies(self, first: int = 0) -> Iterator[bytes]:
+        """The bodies, one after the other, without an end; those that are `fresh` are numbered from `first`."""
         if self.fresh:
-            return (chat(self.size, self.model, opening=f"Talk {number}.") for number in count())
+            return (chat(self.size, self.model, opening=f"Talk {number}.") for number in count(first))
         if self.grows:
             return growing(self.size, self.model)
         return repeat(chat(self.size, self.model))
 
 
+TRIMMED_BY_HYBRID = Load(name="500 KB, growing, over the window, hybrid", size=499_000, model=HYBRID, grows=True)
 LOADS = (
     Load(name="2 KB", size=2_000),
     Load(name="50 KB", size=50_000),

@@ -6,12 +6,13 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.load.requests import TIGHT
+from bench.load.peers import Peer
+from bench.load.requests import HYBRID, TIGHT
 
 DIRECT, OURS = "direct", "trimtab"
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -30,42 +31,35 @@ class Server:
         return sum(_cpu_s(pid) for pid in _tree(self.pid))
 
 
-def peer(given: str) -> tuple[str, str]:
-    """Name and command of `NAME=COMMAND`.
-
-    Raises:
-        ValueError: it has another form, or a name that is taken.
-    """
-    name, found, command = given.partition("=")
-    if not (name and found and "{port}" in command) or name in (DIRECT, OURS):
-        raise ValueError(f"--peer: must be NAME=COMMAND with {{port}} in the command, and a new name, got {given!r}")
-    return name, command
-
-
 @contextmanager
-def serving(peers: dict[str, str], folder: Path, config: Path | None, workers: int) -> Iterator[dict[str, Server]]:
+def serving(
+    peers: Mapping[str, Peer], folder: Path, config: Path | None, workers: int, *, hybrid: bool = False
+) -> Iterator[dict[str, Server]]:
     """The servers by name, the upstream first, until the context is left.
 
-    In a peer's command `{port}` is where it is to listen, `{upstream}` the upstream's port and `{folder}` a place for
-    what it writes.
+    Several `workers` share an SQLite state. With `hybrid` trimtab has a route for HYBRID.
     """
     upstream = free_port()
     settings = folder / "config.yaml"
     settings.write_text(
-        config.read_text().replace("{upstream}", str(upstream)) if config else _config(upstream, folder)
+        config.read_text().replace("{upstream}", str(upstream))
+        if config
+        else _config(upstream, folder, workers, hybrid=hybrid)
     )
     ours = f"{shlex.quote(sys.executable)} -m proxy serve --config {settings} --port {{port}} --workers {workers}"
-    commands = {DIRECT: f"{shlex.quote(sys.executable)} -m bench.load.upstream {upstream}", OURS: ours, **peers}
+    direct = f"{shlex.quote(sys.executable)} -m bench.load.upstream {upstream}"
+    started = {DIRECT: Peer(command=direct), OURS: Peer(command=ours), **peers}
     with ExitStack() as stack:
         found: dict[str, Server] = {}
-        for name, command in commands.items():
+        for name, peer in started.items():
             port = upstream if name == DIRECT else free_port()
             own = folder / name
             own.mkdir()
-            for key, value in (("port", port), ("upstream", upstream), ("folder", own)):
-                command = command.replace(f"{{{key}}}", str(value))
+            command = _filled(peer.command, port, upstream, own)
+            for file, text in peer.files.items():
+                (own / file).write_text(_filled(text, port, upstream, own))
             log = stack.enter_context((own / "log").open("wb"))
-            process = subprocess.Popen(shlex.split(command), stdout=log, stderr=log)
+            process = subprocess.Popen(shlex.split(command), stdout=log, stderr=log, start_new_session=True)
             stack.callback(_stop, process)
             try:
                 wait_for(port, process)
@@ -83,7 +77,7 @@ def free_port() -> int:
         return port
 
 
-def wait_for(port: int, process: "subprocess.Popen[bytes]", timeout_s: float = 60.0) -> None:
+def wait_for(port: int, process: "subprocess.Popen[bytes]", timeout_s: float = 180.0) -> None:
     """Return once a process listens on a port of 127.0.0.1.
 
     Raises:
@@ -101,12 +95,26 @@ def wait_for(port: int, process: "subprocess.Popen[bytes]", timeout_s: float = 6
     raise TimeoutError(f"nobody listens on port {port}")
 
 
-def _config(upstream: int, folder: Path) -> str:
+def audit_file(folder: Path) -> Path:
+    """Where trimtab writes its audit records, unless it was given a configuration."""
+    return folder / "audit.jsonl"
+
+
+def _filled(text: str, port: int, upstream: int, folder: Path) -> str:
+    for key, value in (("port", port), ("upstream", upstream), ("folder", folder)):
+        text = text.replace(f"{{{key}}}", str(value))
+    return text
+
+
+def _config(upstream: int, folder: Path, workers: int, *, hybrid: bool) -> str:
+    tried = f"{{name: hybrid, match: {{model: '{HYBRID}'}}, policy: {{name: hybrid}}, window: 32000}}, "
     return (
         f"upstreams: {{bench: {{base_url: 'http://127.0.0.1:{upstream}/v1'}}}}\n"
-        f"audit: {{path: '{folder}/audit.jsonl'}}\n"
+        f"audit: {{path: '{audit_file(folder)}'}}\n"
+        f"state: {'memory://' if workers == 1 else f'sqlite:///{folder}/state.db'}\n"
         "defaults: {window: 200000, policy: {name: priority}}\n"
-        f"routes: [{{name: tight, match: {{model: '{TIGHT}'}}, window: 32000}}, {{name: default}}]\n"
+        f"routes: [{tried if hybrid else ''}{{name: tight, match: {{model: '{TIGHT}'}}, window: 32000}}, "
+        "{name: default}]\n"
     )
 
 

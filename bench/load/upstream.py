@@ -14,7 +14,7 @@ from typing import cast
 import uvloop
 
 CHUNKS = int(os.environ.get("CHUNKS", "50"))
-CHUNK_GAP_S = float(os.environ.get("CHUNK_GAP_S", "0.005"))
+CHUNK_GAP_S = float(os.environ.get("CHUNK_GAP_S", "0.02"))
 
 REPLY = (
     b'{"id":"c","object":"chat.completion","created":1,"model":"gpt-4o","choices":[{"index":0,"message":'
