@@ -7,11 +7,9 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.clients.driving import SETTINGS, Bench
-from tests.clients.matrix import MADE
+from tests.clients.matrix import RAN
 from tests.clients.scripted import scripted
 from tests.proxy.replicas import Replica
-
-RAN = MADE / "ran.json"
 
 
 @pytest.fixture(scope="module")
@@ -32,6 +30,8 @@ def passed() -> Iterator[Callable[[str, str], None]]:
     ran: dict[str, list[str]] = {}
     yield lambda client, scenario: ran.setdefault(client, []).append(scenario)
     if ran:
-        MADE.mkdir(exist_ok=True)
-        before = json.loads(RAN.read_text()) if RAN.exists() else {}
-        RAN.write_text(json.dumps({**before, **ran}, indent=1))
+        RAN.parent.mkdir(exist_ok=True)
+        before: dict[str, list[str]] = json.loads(RAN.read_text()) if RAN.exists() else {}
+        for client, scenarios in ran.items():
+            before[client] = sorted({*before.get(client, ()), *scenarios})
+        RAN.write_text(json.dumps(before, indent=1))

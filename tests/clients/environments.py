@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.clients.matrix import CLIENTS, HERE, MADE, NODE, Client
+from tests.clients.matrix import CLIENTS, HERE, MADE, NODE, RAN, Client
 
 UV = MADE / "uv" / "bin" / "uv"
 FOUND, MISSING = "installed", "left out"
@@ -18,6 +18,7 @@ FOUND, MISSING = "installed", "left out"
 
 def main() -> int:
     """Make all of them. 1 if none could be made."""
+    RAN.unlink(missing_ok=True)
     made = [_installer() and _python(client) for client in CLIENTS if not client.node]
     made.append(_node())
     return 0 if any(made) else 1

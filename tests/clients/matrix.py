@@ -9,6 +9,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 MADE = ROOT / ".clients"
 NODE = HERE / "node"
+RAN = MADE / "ran.json"  # what has passed since the environments were last made
 
 SCENARIOS = {
     "talk": "streaming",

@@ -5,8 +5,7 @@ import re
 import sys
 from pathlib import Path
 
-from tests.clients.conftest import RAN
-from tests.clients.matrix import ROOT, SCENARIOS
+from tests.clients.matrix import RAN, ROOT, SCENARIOS
 
 README = ROOT / "README.md"
 BEGIN, END = "<!-- clients -->", "<!-- /clients -->"
