@@ -14,7 +14,7 @@ from bench.ways import Sent, verbatim
 from policies.fifo import Fifo
 from policies.greedy import evict_lowest
 from policies.plan import Plan
-from policies.types import Context, Need, Window
+from policies.types import Context, Need, Slot, Window
 from proxy.conversations import Conversations
 from proxy.pipeline import Pipeline
 from proxy.pipeline.intake import Incoming
@@ -44,12 +44,20 @@ class Oracle:
     needs: ClassVar[frozenset[Need]] = frozenset({Need.SIMILARITY})
 
     def plan(self, window: Window, target: int, context: Context) -> Plan:
-        """The rest first, oldest first."""
-        wanted = {f"m{index}" for index in self.evidence}
-        evictions = evict_lowest(
-            window, target, lambda slot: float(slot.id in wanted), lambda slot: "oldest first, evidence last"
-        )
-        return Plan(self.name, evictions)
+        """The rest, oldest first, down to the target; what is asked for only where the budget has no room for it."""
+        guarded = [replace(slot, protected=True) if self._wants(slot) else slot for slot in window.slots]
+        rest = evict_lowest(replace(window, slots=tuple(guarded)), target, lambda slot: 0.0, "oldest first")
+        gone = {each.slot for each in rest}
+        left = tuple(slot for slot in window.slots if slot.id not in gone)
+        used = window.used - sum(slot.tokens for slot in window.slots if slot.id in gone)
+        last = evict_lowest(replace(window, slots=left, used=used), window.budget, lambda slot: 0.0, "no room for it")
+        return Plan(self.name, (*rest, *last))
+
+    def _wants(self, slot: Slot) -> bool:
+        if not slot.id.startswith("m"):  # a note
+            return False
+        first = int(slot.id[1:])
+        return not self.evidence.isdisjoint(range(first, first + 1 + slot.results))
 
 
 def route(name: str, settings: str) -> Route:

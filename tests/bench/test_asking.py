@@ -63,3 +63,22 @@ def test_identity_decides_nothing() -> None:
 def test_what_is_not_there_is_named(name: str, settings: str) -> None:
     with pytest.raises(ConfigError, match="bogus"):
         route(name, settings)
+
+
+def test_an_oracle_keeps_a_whole_group_of_which_one_result_will_be_asked_for() -> None:
+    call = {"type": "function", "function": {"name": "look", "arguments": "{}"}}
+    group = [
+        {"role": "assistant", "content": None, "tool_calls": [{"id": "a", **call}, {"id": "b", **call}]},
+        {"role": "tool", "tool_call_id": "a", "content": "The shed is locked."},
+        {"role": "tool", "tool_call_id": "b", "content": FACT},
+    ]
+    asked_for = Conversation(
+        "tools",
+        {"model": "gpt-4o", "messages": [*CHAT[:2], *group, *CHAT[20:]]},
+        {"qas": [{**QAS[0], "evidence": [4]}]},
+    )
+    wanted = list(probes(asked_for))
+
+    found = asyncio.run(asked(asked_for, wanted, way(route("oracle", "recall: {budget: 0}"), wanted), 900))
+
+    assert {2, 3, 4} <= found.sent[0].kept
