@@ -107,7 +107,7 @@ def main(
             show(
                 Console(),
                 f"{name}: evidence kept in %, {wanted} requests (over: % above the budget)",
-                ["", *(f"{share:.0%}" for share in shares), "over", "ms"],
+                ["", *(f"{share:.0%}" for share in shares), "over"],
                 _rows(figures[name]),
                 markdown,
             )
@@ -168,7 +168,7 @@ def _rows(figures: dict[str, dict[str, dict[str, Any]]]) -> Iterable[Sequence[st
     for name, by_share in figures.items():
         cells = list(by_share.values())
         over = "/".join(f"{cell['over']:.0f}" for cell in cells)
-        yield [name, *(f"{cell['kept']:.1f}" for cell in cells), over, f"{cells[0]['ms']:.1f}"]
+        yield [name, *(f"{cell['kept']:.1f}" for cell in cells), over]
 
 
 if __name__ == "__main__":
