@@ -21,7 +21,7 @@ export function decisionTable(caption, rows) {
     ["filled", (row) => percent(row.utilization_after), true],
     ["conversation", (row) => conversationLink(row.conversation)],
     ["why", (row) => row.reason ?? "", false, "why"],
-  ], rows);
+  ], rows, { stack: true });
 }
 
 export async function decisions(_, again) {
@@ -60,5 +60,5 @@ export async function conversations() {
       ["route", (row) => row.route ?? "–"], ["model", (row) => row.model ?? "–"], ["policy", (row) => row.policy ?? "–"],
       ["requests", (row) => number(row.requests), true], ["cuts", (row) => number(row.cuts), true],
       ["tokens saved", (row) => compact(row.saved), true], ["fullest", (row) => percent(row.fullest), true], ["filled now", (row) => percent(row.utilization_after), true],
-    ], rows) : h("p", { class: "empty" }, "No conversation has been cut yet."));
+    ], rows, { stack: true }) : h("p", { class: "empty" }, "No conversation has been cut yet."));
 }

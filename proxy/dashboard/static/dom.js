@@ -40,7 +40,7 @@ export function table(caption, heads, rows, attributes = {}) {
   const head = h("tr", { role: "row" }, heads.map(([title, , figure]) => h("th", { scope: "col", role: "columnheader", class: figure && "number" }, title)));
   const body = rows.map((row) =>
     h("tr", { class: attributes.mark?.(row), role: "row" },
-      heads.map(([, cell, figure, kind]) => h("td", { class: figure ? "number" : kind, role: "cell" }, cell(row)))));
+      heads.map(([title, cell, figure, kind]) => h("td", { class: figure ? "number" : kind, role: "cell", "data-head": figure ? title : null }, cell(row)))));
   // Roles are said, since a stacked table is displayed as none.
   return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
     h("table", { class: attributes.stack ? "stack" : null, role: "table" }, h("caption", {}, caption),

@@ -94,9 +94,9 @@ function dropped(totals) {
 
 function groups(title, rows) {
   return table(title, [
-    ["", (row) => row.name], ["requests", (row) => number(row.requests), true], ["trimmed", (row) => number(row.trimmed) + share(row.trimmed, row.requests), true],
+    ["", (row) => h("strong", {}, row.name)], ["requests", (row) => number(row.requests), true], ["trimmed", (row) => number(row.trimmed) + share(row.trimmed, row.requests), true],
     ["tokens saved", (row) => compact(row.saved), true], ["filled", (row) => percent(row.utilization), true], ["P50", (row) => ms(row.p50_ms), true],
     ["P99", (row) => ms(row.p99_ms), true], ["cache lost", (row) => compact(row.cache_lost), true], ["overflows avoided", (row) => number(row.avoided), true],
     ["to look at", (row) => number(row.alarming), true],
-  ], rows);
+  ], rows, { stack: true });
 }
