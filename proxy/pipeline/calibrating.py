@@ -27,8 +27,8 @@ class Calibrating:
         """The same reading with a counter that estimates as this key's upstream has been seen to count."""
         if not reading.counter.estimated:
             return reading
-        answered = any(message.role == "assistant" for message in reading.chat.messages)
-        await self._lasting.recall(key, chain if answered else ())
+        answers = (digest for digest, m in zip(chain, reading.chat.messages, strict=True) if m.role == "assistant")
+        await self._lasting.recall(key, chain, next(answers, None))
         known = self._calibrations.get(key, reading.counter.ratios)
         if not known.seen:
             return reading

@@ -45,18 +45,20 @@ class Lasting:
         self._ttl_s = ttl_s
         self._clock = clock
         self._asked: Expiring[Key, bool] = Expiring(capacity=1_000, ttl_s=ttl_s, clock=clock)
+        self._looked: Expiring[tuple[Key, bytes], bool] = Expiring(capacity=10_000, ttl_s=ttl_s, clock=clock)
         self._hours: Expiring[Key, int] = Expiring(capacity=1_000, ttl_s=ttl_s, clock=clock)
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def recall(self, key: Key, chain: Sequence[bytes]) -> None:
+    async def recall(self, key: Key, chain: Sequence[bytes] = (), opening: bytes | None = None) -> None:
         """Take over what is kept of `key` and of the conversation whose prefixes have these digests, oldest first.
 
-        One round trip, and none where this worker knows both already.
+        `opening` is the digest up to its first answer; one without an answer has no past. One round trip, and none
+        where this worker knows both or has asked before.
         """
         if self._store is None:
             return
         models = [] if self._asked.get(key) else self._models(key)
-        known = self.calibrations.past(key, chain) is not None
+        known = opening is None or self._looked.get((key, opening)) or self.calibrations.past(key, chain) is not None
         newest = [] if known else list(reversed(chain[-LOOK:]))
         if not models and not newest:
             return
@@ -69,6 +71,8 @@ class Lasting:
                 self.calibrations.load(key, value)
         if models:
             self._asked.put(key, True)
+        if newest and opening is not None:
+            self._looked.put((key, opening), True)
         for digest, value in zip(newest, found.values[len(models) :], strict=True):
             if value is not None and (past := decode_past(value)) is not None:
                 self.calibrations.remember(key, digest, past)

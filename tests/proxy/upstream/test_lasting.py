@@ -44,7 +44,7 @@ async def test_what_was_learned_is_there_for_the_next_worker(requests: int, take
     await Worker(store, clock=Clock()).learn(requests)
     other = Worker(store, clock=Clock())
 
-    await other.lasting.recall(KEY, ())
+    await other.lasting.recall(KEY)
 
     assert other.known.seen(KEY) == taken
     assert other.known.get(KEY, PRIOR).tokens(PROMPT) == pytest.approx(6000, rel=0.1)
@@ -58,7 +58,7 @@ async def test_once_much_is_known_each_hour_is_kept() -> None:
     await worker.learn(35, first=65)
     other = Worker(store, clock=clock)
 
-    await other.lasting.recall(KEY, ())
+    await other.lasting.recall(KEY)
 
     assert other.known.seen(KEY) == 66
 
@@ -68,7 +68,7 @@ async def test_a_conversation_goes_on_in_another_worker() -> None:
     await Worker(store).learn(2)
     other = Worker(store)
 
-    await other.lasting.recall(KEY, [b"0", b"1", b"newer"])
+    await other.lasting.recall(KEY, [b"0", b"1", b"newer"], b"0")
 
     assert other.known.past(KEY, [b"0", b"1", b"newer"]) == Past(PROMPT, 6000)
     assert other.known.past(KEY._replace(model="m-2"), [b"1"]) is None
@@ -81,9 +81,20 @@ async def test_the_store_is_asked_once_and_then_no_more() -> None:
     store.calls.clear()
 
     for _ in range(3):
-        await other.lasting.recall(KEY, [b"0", b"1"])
+        await other.lasting.recall(KEY, [b"0", b"1"], b"0")
 
     assert store.calls == ["look"]
+
+
+async def test_upstreams_that_never_count_cost_one_look_for_a_conversation() -> None:
+    store = SharedStore()
+    worker = Worker(store)
+
+    for turn in range(1, 5):
+        await worker.lasting.recall(KEY, [b"%d" % n for n in range(turn)], None if turn == 1 else b"1")
+    await worker.lasting.recall(KEY, [b"x", b"y"], b"y")
+
+    assert store.calls == ["look"] * 3, "for the model, and for each of two conversations"
 
 
 @pytest.mark.parametrize(
@@ -102,7 +113,7 @@ async def test_nobody_gets_what_is_anothers(key: Key) -> None:
     await Worker(store).learn(4)
     other = Worker(store)
 
-    await other.lasting.recall(key, [b"0", b"3"])
+    await other.lasting.recall(key, [b"0", b"3"], b"0")
 
     assert other.known.get(key, PRIOR) == start(PRIOR)
     assert other.known.past(key, [b"3"]) is None
@@ -113,7 +124,7 @@ async def test_another_salt_finds_nothing() -> None:
     await Worker(store).learn(4)
     other = Worker(store, salt=b"another")
 
-    await other.lasting.recall(KEY, [b"3"])
+    await other.lasting.recall(KEY, [b"3"], b"3")
 
     assert other.known.seen(KEY) == 0
 
@@ -132,11 +143,11 @@ async def test_a_store_that_is_down_costs_nothing_and_is_asked_again() -> None:
     other = Worker(store)
     store.down = True
 
-    await other.lasting.recall(KEY, [b"3"])
+    await other.lasting.recall(KEY, [b"3"], b"3")
     await other.learn(1)
     assert other.known.seen(KEY) == 1
     store.down = False
-    await other.lasting.recall(KEY, [b"3"])
+    await other.lasting.recall(KEY, [b"3"], b"3")
 
     assert other.known.seen(KEY) == 4
 
@@ -149,7 +160,7 @@ async def test_damaged_values_are_not_taken_over() -> None:
     await broken.add(dict.fromkeys(keys, b"\x01garbage"), None)
     other = Worker(broken)
 
-    await other.lasting.recall(KEY, [b"3"])
+    await other.lasting.recall(KEY, [b"3"], b"3")
 
     assert other.known.seen(KEY) == 0
     assert other.known.past(KEY, [b"3"]) is None
@@ -172,6 +183,6 @@ async def test_without_a_store_it_lasts_as_long_as_the_worker() -> None:
     lasting.calibrations.observe(KEY, PRIOR, PROMPT, 6000, digest=b"1")
 
     lasting.write(KEY, b"1")
-    await lasting.recall(KEY, [b"1"])
+    await lasting.recall(KEY, [b"1"], b"1")
 
     assert lasting.calibrations.seen(KEY) == 1
