@@ -306,6 +306,7 @@ class Pipeline:
                 keys=conversations.keys,
                 stages=Stages(self._clock),
                 now=self._now(),
+                sent=sent.used,
                 clusters=self._preparation.clusters(chain),
             )
             outcome.prepare = partial(ahead.put, self._preparation, chain)

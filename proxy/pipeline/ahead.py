@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import msgspec
+
 from policies.types import Clusterer, Need, Policy, reads_prompt
 from proxy.conversations.identity import Chain
 from proxy.conversations.known import Known
@@ -39,9 +41,10 @@ def preparable(incoming: Incoming) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ahead:
-    """Prepares for what comes after a request that was sent under the ledger of `known`. `now` is in unix seconds.
+    """Prepares for what comes after a request of which `sent` tokens went out, under the ledger of `known`.
 
-    From the threshold `warn` on, by the prompt as it was sent and its reply; below it nothing is done.
+    From the threshold `warn` on, by the prompt as it was sent and its reply; below it nothing is done. `now` is in
+    seconds since the epoch.
     """
 
     incoming: Incoming
@@ -52,10 +55,14 @@ class Ahead:
     keys: Keys
     stages: Stages
     now: float
+    sent: int
     clusters: Clusters | None = None
 
     def put(self, preparation: Preparation, chain: Chain, reply: Mapping[str, Any] | None) -> None:
         """Prepare in the background, now that the reply is known; None where there is no whole one."""
+        most = self.sent + (0 if reply is None else len(msgspec.json.encode(reply)))  # a token is a byte at least
+        if most < self._warn:
+            return
         plans = preparation.plans and reply is not None and plannable(self.incoming)
 
         def work(message: Message | None, job: Job) -> None:
@@ -63,10 +70,14 @@ class Ahead:
 
         preparation.put(chain, reply, work)
 
+    @property
+    def _warn(self) -> float:
+        return self.incoming.route.thresholds.warn * self.reading.budget.tokens
+
     def _prepare(self, reply: Message | None, job: Job, *, plans: bool) -> None:
         faults = Faults()
         trimming, _, prompt = self._weighed(reply, self.incoming.trimmer, faults)
-        if prompt.used < self.incoming.route.thresholds.warn * self.reading.budget.tokens:
+        if prompt.used < self._warn:
             return
         if plans:
             self._plan(reply, job)

@@ -115,7 +115,8 @@ async def test_vectors_and_what_was_prepared_are_told_of(
 ) -> None:
     monkeypatch.setattr("proxy.embeddings.backends.SentenceTransformerEmbedder", lambda _: ByLength())
     client = await start(
-        "embeddings: {wait_ms: 10000}\ndefaults: {window: 3000, reserve_output: 0, breathing_turns: 0, policy: rwr}"
+        "embeddings: {wait_ms: 10000}\ndefaults: {window: 3000, reserve_output: 0, breathing_turns: 0, policy: rwr, "
+        "thresholds: {warn: 0.1}}"
     )
     talk = dialogue(40)
 

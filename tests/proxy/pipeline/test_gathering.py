@@ -27,6 +27,7 @@ from proxy.wire import grouping
 from proxy.wire.chat import Message
 from tests.proxy.dialogues import Message as Json
 from tests.proxy.dialogues import assistant, body, call, dialogue, route, system, user
+from tests.proxy.proxied import Records, Start, post
 
 DEEP = Targets(evict=0.55, emergency=0.50)  # so that hybrid goes by meaning
 TOPICS = ("crane", "tide", "pilot")
@@ -214,7 +215,7 @@ class Desk:
         await outcome.turn.end()
         if outcome.prepare is not None:
             outcome.prepare(reply)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):  # it has the lowest priority, and libraries to import
             while self.background.counts.busy or self.embeddings.stats.waiting:  # noqa: ASYNC110 - threads
                 await asyncio.sleep(0.005)
         return outcome
@@ -248,6 +249,7 @@ async def test_vectors_are_prepared_from_warn_on_when_the_turn_has_ended(
     outcome = await desk.turn(through, messages, reply)
 
     expected = [*messages[1:], *([reply] if reply else [])]
+    assert (desk.background.counts.done > 0) is embedded, "far below it nothing is even looked at"
     assert outcome.prepared == "none"
     assert sorted(embedder.asked) == sorted(m["content"] for m in expected if embedded)
     if embedded:
@@ -301,7 +303,7 @@ async def test_clusters_come_prepared_and_take_in_what_is_new(
     messages, added = dialogue(16, size=60), [assistant("The crane is free."), user("Which crane?")]
     whole = [*messages, *added, assistant("The red one."), user("And the tide?")]
     options = {"summaries": 0.3}
-    through = route(policy, options, window=int(tokens_of(whole) / 0.851), targets=DEEP)
+    through = route(policy, options, window=int(tokens_of(whole) / 0.851), targets=DEEP, recall_budget=0.3)
     await desk.turn(through, messages, added[0])
     first = len(made)
     await desk.turn(through, [*messages, *added], whole[-2])
@@ -312,3 +314,41 @@ async def test_clusters_come_prepared_and_take_in_what_is_new(
     assert cut.trigger is not None
     assert cut.window is not None
     assert any(slot.cluster is not None for slot in cut.window.slots)
+
+
+class Broken:
+    """An embedder that cannot work, now or ever."""
+
+    name = "broken"
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    def reads(self, text: str) -> bool:
+        return True
+
+    def embed(self, texts: Sequence[str]) -> list[NDArray[np.floating]]:
+        raise self._error
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("policy", ["hybrid", "adaptive"])
+@pytest.mark.parametrize(
+    "error",
+    [OSError("down"), EmbedderMissing("no model files"), MemoryError()],
+    ids=["down", "absent", "out of memory"],
+)
+async def test_a_client_gets_its_answer_whatever_becomes_of_the_embedder(
+    start: Start, records: Records, monkeypatch: pytest.MonkeyPatch, policy: str, error: Exception
+) -> None:
+    monkeypatch.setattr("proxy.embeddings.backends.SentenceTransformerEmbedder", lambda _: Broken(error))
+    client = await start(f"defaults: {{window: 1200, reserve_output: 0, breathing_turns: 0, policy: {policy}}}")
+    answers = [await post(client, body([*dialogue(16), user(f"And berth {n}?")])) for n in range(2)]
+
+    assert [answer.status_code for answer in answers] == [200, 200]
+    assert {answer.headers["x-trimtab-action"] for answer in answers} == {"trimmed"}
+    found = await records.get(2)
+    assert [record["gathered"]["without"] for record in found] == ["vectors", "vectors"]
+    assert {record["policy"] for record in found} == {policy}
