@@ -118,7 +118,7 @@ class Route:
     mode: Mode = Mode.ENFORCE
     alternate_roles: Alternate = Alternate.AS_INPUT
     first_role_user: bool | None = None  # None: where the client's own messages began with a user's
-    recall_budget: float = 0.3
+    recall_budget: float = 0.4
     recall_exclude_tools: frozenset[str] = frozenset()
     summaries: Summaries = field(default_factory=Summaries)
     ratings: Ratings = field(default_factory=Ratings)

@@ -110,7 +110,7 @@ class Targets(Section):
 class Recall(Section):
     """How much of the budget all live recall notes may take, and which tools' output is never quoted."""
 
-    budget: Annotated[float, Field(ge=0, le=0.5)] = 0.3
+    budget: Annotated[float, Field(ge=0, le=0.5)] = 0.4
     exclude_tools: tuple[Text, ...] = ()
 
 

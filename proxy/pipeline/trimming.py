@@ -238,6 +238,8 @@ class Trimming:
     ) -> Window:
         """A prompt as a policy sees it that is to cut it down to `target` tokens."""
         route, reading = self._incoming.route, self._reading
+        if wanted(reading.chat.messages):  # what notes may take is taken of the oldest too
+            route = replace(route, keep_prefix=route.keep_prefix * target / (target + self.noting.share))
         return window(
             prompt,
             reading.chat.messages,

@@ -316,6 +316,7 @@ async def test_the_configured_model_is_asked_through_its_upstream(
     client = await start(
         "embeddings: {wait_ms: 10000}\n"
         "defaults: {window: 3000, reserve_output: 0, keep_prefix: 0, breathing_turns: 0, policy: semantic_cluster, "
+        "recall: {budget: 0.3}, "
         "summaries: {kind: llm, upstream: fake, model: small-1}, alternate_roles: free}"
     )
     response = await post(client, body(TALK * 2), authorization="Bearer the-clients-own")

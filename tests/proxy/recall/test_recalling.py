@@ -55,7 +55,7 @@ def test_notes_stand_between_turns_alone(messages: list[Message], asked: bool) -
 
 
 def test_policies_that_do_not_look_at_the_prompt_have_no_share() -> None:
-    assert share(route("rwr"), route("rwr").policy, 1000) == 300
+    assert share(route("rwr"), route("rwr").policy, 1000) == 400
     assert share(route("fifo"), route("fifo").policy, 1000) == 0
     assert share(route("rwr", recall_budget=0.0), route("rwr").policy, 1000) == 0
 
