@@ -23,6 +23,11 @@ Figures = Mapping[str, Any]
 
 DATA = "locomo"  # what evidence is shown of; the first there is, where it is missing
 SHARE = "0.25"  # the window that quality and cache are compared at
+TITLES = {
+    "budget": "Evidence kept against the budget, by policy",
+    "cache": "Evidence kept against the share that the provider's cache holds, by policy",
+    "latency": "Milliseconds of a decision against the length of the history, by policy",
+}
 BOUNDS = {"identity": "-.", "tail": "--", "newest": "--", "oracle": ":"}  # drawn in grey, in these lines
 DPI, COLOURS = 80, 32
 

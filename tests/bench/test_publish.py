@@ -38,7 +38,7 @@ def test_tables_stand_where_they_belong_with_their_commands(tmp_path: Path) -> N
     result = CliRunner().invoke(app, [str(tmp_path), str(file)])
 
     assert result.exit_code == 0, result.output
-    assert "2 tables; left as it was: gone" in result.output
+    assert "2 places filled; left as it was: gone" in result.output
     assert (
         file.read_text()
         == """Before.
@@ -84,3 +84,15 @@ def test_a_second_time_changes_nothing(tmp_path: Path) -> None:
 
     assert "python -m bench.hot" in once
     assert file.read_text() == once
+
+
+def test_a_chart_is_copied_to_where_the_page_shows_it(tmp_path: Path) -> None:
+    (docs := tmp_path / "docs").mkdir()
+    (file := docs / "page.md").write_text("<!-- bench budget.png -->\n<!-- /bench -->\n")
+    (out := tmp_path / "out").mkdir()
+    (out / "budget.png").write_bytes(b"a picture")
+
+    CliRunner().invoke(app, [str(out), str(file), "--images", str(docs / "images")])
+
+    assert "![Evidence kept against the budget, by policy](images/budget.png)" in file.read_text()
+    assert (docs / "images" / "budget.png").read_bytes() == b"a picture"
