@@ -129,11 +129,11 @@ class Gatherer:
         wanted = self._wanted(messages, only)
         there = self._embeddings.known(wanted)
         if missing := _without(wanted, there):
-            # Others make the vectors: meanwhile the words are read, from the last message that was.
-            new = takewhile(lambda message: not self.library.has_read(message), reversed(messages))
-            unread = sum(message.size for message in new)
+            # Others make the vectors: meanwhile the words are read, of what follows the last message that was read.
+            new = [*takewhile(lambda message: not self.library.has_read(message), reversed(messages))]
+            size = sum(message.size for message in new)
             waiting = self._embeddings.gather(missing, max(0.0, self._wait_s - spent_s))
-            made, _ = await asyncio.gather(waiting, self._aside(unread, partial(self.read, messages, meanwhile)))
+            made, _ = await asyncio.gather(waiting, self._aside(size, partial(self.read, new, meanwhile)))
             there = {**there, **made}
         return self._gathered(messages, wanted, there, len(missing))
 

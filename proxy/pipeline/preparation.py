@@ -9,13 +9,14 @@ decided since.
 import json
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import Any, ClassVar
 
 from policies.errors import PlanError
 from policies.plan import Plan, apply, check
-from policies.types import Clusterer, Context, Need, Policy, Window
+from policies.turns import INSTRUCTIONS
+from policies.types import Clusterer, Context, Need, Policy, Slot, Window
 from proxy.conversations.background import Background, Wanted
 from proxy.conversations.identity import Chain, chain
 from proxy.wire.canonical import digest
@@ -78,7 +79,10 @@ class Rehearsal:
 
 @dataclass(slots=True)
 class Clustering:
-    """A policy that is asked for the clusters of a window alone, which are kept; it evicts nothing."""
+    """A policy that is asked for the clusters of a window alone, which are kept; it evicts nothing.
+
+    They are of all slots but instructions, as if another prompt had come: what is pinned or protected now may go then.
+    """
 
     policy: Clusterer
     made: Mapping[str, int] = field(default_factory=dict)
@@ -92,7 +96,13 @@ class Clustering:
 
     def plan(self, window: Window, target: int, context: Context) -> Plan:
         """No plan."""
-        self.made, self.slots = self.policy.clusters(window, target, context), len(window.slots)
+        free = [
+            slot if slot.evictable or slot.role in INSTRUCTIONS else replace(slot, pinned=False, protected=False)
+            for slot in window.slots
+        ]
+        prompt = Slot(id="next", role="user", text="", tokens=0, turn=len(free), pinned=True)
+        later = replace(window, slots=(*free, prompt))
+        self.made, self.slots = self.policy.clusters(later, target, context), len(free)
         return Plan(self.name)
 
 
