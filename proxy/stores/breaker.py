@@ -14,6 +14,8 @@ class Breaker:
     """Open while the store is given a rest. Waits are seconds, from `first_s` doubling up to `longest_s`.
 
     Each wait is cut by a random share of up to half, so that many workers do not come back at the same moment.
+    None is long: while some workers are back and others are not, conversations that go from one to another lose what
+    was decided on the way.
     Raises ValueError for a `trip_after` below 1.
     """
 
@@ -22,7 +24,7 @@ class Breaker:
         *,
         trip_after: int = 3,
         first_s: float = 0.5,
-        longest_s: float = 30.0,
+        longest_s: float = 5.0,
         chance: Callable[[], float] = random.random,
     ) -> None:
         if trip_after < 1:

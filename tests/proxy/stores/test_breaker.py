@@ -57,3 +57,11 @@ def test_waits_stay_finite_however_often_it_fails() -> None:
 def test_a_breaker_that_trips_on_nothing_is_refused() -> None:
     with pytest.raises(ValueError, match="trip_after: must be at least 1, got 0"):
         Breaker(trip_after=0)
+
+
+def test_a_store_that_is_back_is_found_within_seconds_however_long_it_was_away() -> None:
+    breaker = Breaker(chance=lambda: 0.0)
+    for _ in range(100):
+        breaker.trial_failed()
+
+    assert breaker.wait_s() == 5.0
