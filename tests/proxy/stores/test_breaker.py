@@ -44,7 +44,7 @@ def test_waits_double_up_to_the_longest_and_start_anew_after_a_reset() -> None:
 
 @pytest.mark.parametrize(("chance", "wait_s"), [(0.0, 8.0), (0.5, 6.0), (1.0, 4.0)])
 def test_chance_cuts_a_wait_by_up_to_half(chance: float, wait_s: float) -> None:
-    assert Breaker(first_s=8.0, chance=lambda: chance).wait_s() == wait_s
+    assert Breaker(first_s=8.0, longest_s=8.0, chance=lambda: chance).wait_s() == wait_s
 
 
 def test_waits_stay_finite_however_often_it_fails() -> None:
