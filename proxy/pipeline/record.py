@@ -30,10 +30,11 @@ def write(plan: Plan, prompt: Prompt, ledger: Ledger, writer: Write | None, *, m
         return Written(plan)
     actions: list[Evict | Shrink | Summarize] = []
     notes: dict[tuple[str, ...], Note] = {}
+    places = {slot_id(group): group for group in prompt.groups}
     for action in plan.actions:
         if not isinstance(action, Summarize):
             actions.append(action)
-        elif (note := _summary(action, prompt, ledger, writer, merge=merge)) is not None:
+        elif (note := _summary(action, places, prompt, ledger, writer, merge=merge)) is not None:
             actions.append(action)
             notes[action.slots] = note
         else:
@@ -104,11 +105,18 @@ def outside(groups: Sequence[Group], index: int) -> int:
     return index
 
 
-def _summary(action: Summarize, prompt: Prompt, ledger: Ledger, writer: Write | None, *, merge: bool) -> Note | None:
+def _summary(
+    action: Summarize,
+    places: Mapping[str, Group],
+    prompt: Prompt,
+    ledger: Ledger,
+    writer: Write | None,
+    *,
+    merge: bool,
+) -> Note | None:
     if writer is None:
         return None
     earlier = [note for note in ledger.notes if note.id in action.slots]
-    places = {slot_id(group): group for group in prompt.groups}
     covers = {i for id_ in action.slots if id_ in places for i in places[id_].messages}
     covers.update(i for note in earlier for i in note.covers)
     before = min([*(note.before for note in earlier if not note.merge), *covers])
