@@ -36,11 +36,13 @@ FROM python:3.13-slim
 # Nothing is installed into a running container.
 RUN python -m pip uninstall --yes pip
 COPY --from=build /venv /venv
-# The variable is a folder's, and no secret.
+# In a container /dev/shm can be written, read-only or not: torch and the metrics of several workers want a folder.
+# TIKTOKEN_CACHE_DIR is no secret.
 # hadolint ignore=DL3064
 ENV PATH=/venv/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1 \
+    TMPDIR=/dev/shm \
     TIKTOKEN_CACHE_DIR=/venv/share/tiktoken
 # A number, so that Kubernetes can see that it is not root.
 USER 10001:10001
