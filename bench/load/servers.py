@@ -40,13 +40,13 @@ def serving(
     Several `workers` share an SQLite state. With `hybrid` trimtab has a route for HYBRID.
     """
     upstream = free_port()
-    settings = folder / "config.yaml"
-    settings.write_text(
+    file = folder / "config.yaml"
+    file.write_text(
         config.read_text().replace("{upstream}", str(upstream))
         if config
-        else _config(upstream, folder, workers, hybrid=hybrid)
+        else settings(upstream, folder, workers, hybrid=hybrid)
     )
-    ours = f"{shlex.quote(sys.executable)} -m proxy serve --config {settings} --port {{port}} --workers {workers}"
+    ours = f"{shlex.quote(sys.executable)} -m proxy serve --config {file} --port {{port}} --workers {workers}"
     direct = f"{shlex.quote(sys.executable)} -m bench.load.upstream {upstream}"
     started = {DIRECT: Peer(command=direct), OURS: Peer(command=ours), **peers}
     with ExitStack() as stack:
@@ -56,8 +56,8 @@ def serving(
             own = folder / name
             own.mkdir()
             command = _filled(peer.command, port, upstream, own)
-            for file, text in peer.files.items():
-                (own / file).write_text(_filled(text, port, upstream, own))
+            for named, text in peer.files.items():
+                (own / named).write_text(_filled(text, port, upstream, own))
             log = stack.enter_context((own / "log").open("wb"))
             process = subprocess.Popen(shlex.split(command), stdout=log, stderr=log, start_new_session=True)
             stack.callback(_stop, process)
@@ -106,7 +106,8 @@ def _filled(text: str, port: int, upstream: int, folder: Path) -> str:
     return text
 
 
-def _config(upstream: int, folder: Path, workers: int, *, hybrid: bool) -> str:
+def settings(upstream: int, folder: Path, workers: int, *, hybrid: bool = False) -> str:
+    """A configuration of trimtab, all at its defaults, but for routes with a window that requests do not fit."""
     tried = f"{{name: hybrid, match: {{model: '{HYBRID}'}}, policy: {{name: hybrid}}, window: 32000}}, "
     return (
         f"upstreams: {{bench: {{base_url: 'http://127.0.0.1:{upstream}/v1'}}}}\n"

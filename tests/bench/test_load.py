@@ -10,6 +10,7 @@ from bench.load import servers
 from bench.load.__main__ import model_ms, table
 from bench.load.measuring import Times, added
 from bench.load.peers import KNOWN, named
+from bench.load.profile import part, shares
 from bench.load.requests import HYBRID, LOADS, TIGHT, TRIMMED_BY_HYBRID, Load
 from proxy import config as configs
 
@@ -34,7 +35,7 @@ def test_new_bodies_are_like_none_that_were_asked_before() -> None:
 @pytest.mark.parametrize("hybrid", [False, True])
 def test_the_configuration_is_one(tmp_path: Path, workers: int, hybrid: bool) -> None:
     file = tmp_path / "config.yaml"
-    file.write_text(servers._config(1234, tmp_path, workers, hybrid=hybrid))
+    file.write_text(servers.settings(1234, tmp_path, workers, hybrid=hybrid))
 
     config = configs.load(file)
     router = configs.router(config)
@@ -104,3 +105,15 @@ def test_the_model_has_a_column_where_it_was_measured(tmp_path: Path) -> None:
     assert "of which model" not in [column.header for column in table({"r": {"direct": row}}).columns]
     with_model = table({"r": {"direct": row, "trimtab": row | {"model_ms": 20.0}}})
     assert "of which model" in [column.header for column in with_model.columns]
+
+
+def test_time_is_shared_out_among_the_parts_that_took_it() -> None:
+    own = ("/x/proxy/wire/rawjson.py", 1, "read")
+    elsewhere, built_in = ("/x/aiohttp/client.py", 1, "send"), ("~", 0, "<built-in method len>")
+    stats = {
+        own: (1, 1, 2.0, 2.0, {}),
+        elsewhere: (1, 1, 1.0, 1.0, {}),
+        built_in: (4, 4, 1.0, 1.0, {own: (3, 3, 0.75, 0.75), elsewhere: (1, 1, 0.25, 0.25)}),
+    }
+
+    assert shares(stats) == {part(own[0]): 2.75 / 4, part(elsewhere[0]): 1.25 / 4}
