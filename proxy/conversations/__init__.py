@@ -327,4 +327,4 @@ def _generation(key: bytes) -> int:
 
 def _keys(digests: Sequence[bytes]) -> list[bytes]:
     """The keys of the first two generations of each prefix, in order."""
-    return [_key(digest, generation) for digest in digests for generation in (0, 1)]
+    return [key for digest in digests for key in (digest, digest + b"\x01")]

@@ -65,11 +65,11 @@ class MemoryStore:
 
     async def look(self, keys: Sequence[bytes], marks: Sequence[bytes] = ()) -> Found:
         """Values of keys, now the most recently used, and which of `marks` have a live turn."""
-        now = self._clock()
-        return Found(
-            values=tuple(self._get(key, now) for key in keys),
-            marked=frozenset(key for key in marks if self._live(key, now)),
-        )
+        now, lasting, expiring = self._clock(), self._lasting, self._expiring
+        # Of a long request that is new hardly any key is there.
+        values = [self._get(key, now) if key in expiring or key in lasting else None for key in keys]
+        marked = [key for key in marks if key in self._marks and self._live(key, now)] if self._marks else ()
+        return Found(values=tuple(values), marked=frozenset(marked))
 
     async def add(
         self, items: Mapping[bytes, bytes], ttl_s: float | None, mark: Mark | None = None

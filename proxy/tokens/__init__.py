@@ -8,7 +8,7 @@ import hashlib
 import math
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -69,6 +69,8 @@ class Counter:
         """What `total` makes the message's tokens of, whatever the ratios are by then."""
         if self.estimated:
             return Measure(self.fixed(m), self.classes(m))
+        if len(m.parts) == 1 and isinstance(part := m.parts[0], chat.Text) and _says_nothing_else(m):
+            return Measure(self.framing.message + pieces.count(self.encoding, part.text), NOTHING)
         return Measure(self.fixed(m) + sum(pieces.count(self.encoding, text) for text in texts(m)), NOTHING)
 
     def total(self, measure: Measure) -> int:
@@ -145,6 +147,11 @@ class Counter:
         return Measure(self.framing.response_schema, self._classes(parts)) if parts else Measure(0, NOTHING)
 
 
+def _says_nothing_else(m: chat.Message) -> bool:
+    """Whether a message is its parts and nothing more, as most are."""
+    return m.name is None and m.answers is None and not (m.calls or m.extras) and m.role != "function"
+
+
 @lru_cache(maxsize=1024)
 def counter(model: str | None) -> Counter:
     """The counter for `model`; for one that is unknown or None, an estimate on the high side.
@@ -208,10 +215,21 @@ class Cache:
             for key, measure in zip(keys, known, strict=True):
                 if measure is not None:
                     measures.move_to_end(key)
+        new: dict[tuple[str, bytes], Measure] = {}
+        for key, m, measure in zip(keys, ms, known, strict=True):
+            if measure is None and key not in new:
+                new[key] = counter.measure(m)
+        if new:
+            self._put_all(new)
         return [
-            self.message(counter, m) if measure is None else counter.total(measure)
-            for m, measure in zip(ms, known, strict=True)
+            counter.total(new[key] if measure is None else measure) for key, measure in zip(keys, known, strict=True)
         ]
+
+    def _put_all(self, new: Mapping[tuple[str, bytes], Measure]) -> None:
+        with self._lock:
+            self._measures |= new
+            while len(self._measures) > self._size:
+                self._measures.popitem(last=False)
 
 
 _SCHEMAS = Cache(size=1_000)

@@ -39,9 +39,12 @@ def cost(part: chat.Part) -> int:
             return 0
 
 
+_GUESSED = (chat.Audio, chat.File, chat.Opaque)
+
+
 def guessed(part: chat.Part) -> bool:
     """Whether what a part costs is a guess from its size, whatever the tokenizer."""
-    return isinstance(part, chat.Audio | chat.File | chat.Opaque)
+    return isinstance(part, _GUESSED)
 
 
 def json_cost(size: int) -> int:

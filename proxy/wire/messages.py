@@ -5,6 +5,8 @@ import re
 from hashlib import blake2b
 from typing import Any
 
+import msgspec
+
 from proxy.wire import canonical, rawjson
 from proxy.wire.chat import UNKNOWN, Audio, Call, File, Image, Message, Opaque, Part, Shape, Text
 
@@ -33,6 +35,35 @@ def digest(raw: bytes) -> bytes:
     return blake2b(raw, digest_size=16).digest()
 
 
+_PLAIN = re.compile(rb'\{\s*+"role"\s*+:\s*+"([a-z]++)"\s*+,\s*+"content"\s*+:\s*+(?=")')
+_text = msgspec.json.Decoder(str).decode
+
+
+def _plain(raw: bytes, key: bytes) -> Message | None:
+    """The message where it is a role and a text in this order, as most are; None for any other.
+
+    All behind the role is one JSON string then, so that nothing is nested, and no member stands there twice.
+    """
+    start = _PLAIN.match(raw)
+    if start is None or start[1] in (b"tool", b"function"):
+        return None
+    try:
+        text = _text(raw[start.end() : -1])
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    if not text:
+        return None
+    role = start[1].decode()
+    return Message(
+        role=role,
+        digest=key,
+        canonical=canonical.digest({"role": role, "content": text}),
+        size=len(raw),
+        shape=Shape.STRING,
+        parts=(Text(text),),
+    )
+
+
 def read_message(raw: bytes, key: bytes) -> Message:
     """The message in the JSON text `raw`, whose content digest is `key`.
 
@@ -41,6 +72,8 @@ def read_message(raw: bytes, key: bytes) -> Message:
     Raises DuplicateKeyError if a member occurs twice, since nobody knows which of the two the upstream would read; and
     what `rawjson.read` raises.
     """
+    if (plain := _plain(raw, key)) is not None:
+        return plain
     value = rawjson.read(raw)
     if not isinstance(value, dict):
         return _no_message(value, len(raw), key)

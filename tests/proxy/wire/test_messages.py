@@ -3,7 +3,10 @@
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from proxy.wire import messages, rawjson
 from proxy.wire.chat import UNKNOWN, Audio, Call, File, Image, Message, Opaque, Shape, Text
 from proxy.wire.messages import digest, read_message
 
@@ -144,3 +147,39 @@ def test_what_states_no_role_is_of_an_unknown_one(raw: bytes, shape: Shape, part
 
     assert (found.role, found.shape, found.parts, found.size) == (UNKNOWN, shape, parts, len(raw))
     assert len(found.canonical) == 16
+
+
+PLAIN = st.sampled_from(
+    [
+        b'{"role":"user","content":%b}',
+        b'{ "role" : "assistant" ,\n "content" :\t%b }',
+        b'{"role":"tool","content":%b}',
+        b'{"role":"system","content":%b,"content":"again"}',
+        b'{"role":"user","content":%b,"name":"n"}',
+        b'{"content":%b,"role":"user"}',
+        b'{"role":"us\\u0065r","content":%b}',
+    ]
+)
+TEXTS = st.one_of(
+    st.text(max_size=20).map(lambda text: json.dumps(text).encode()),
+    st.text(max_size=20).map(lambda text: json.dumps(text, ensure_ascii=False).encode("utf-8", "replace")),
+    st.sampled_from(
+        [b'""', b'"\\ud83d"', b'"\xff"', b'"\\u0061"', b"null", b"[]", b"1", b'" a" , "b": " "', b'{"a":"b"}']
+    ),
+)
+
+
+@given(PLAIN, TEXTS)
+def test_a_plain_message_is_read_as_any_other_would_be(shape: bytes, text: bytes) -> None:
+    raw = shape % text
+
+    def read() -> Message | type[Exception]:
+        try:
+            return read_message(raw, digest(raw))
+        except rawjson.RawJsonError as error:
+            return type(error)
+
+    quick = read()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(messages, "_plain", lambda raw, key: None)
+        assert quick == read()
