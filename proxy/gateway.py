@@ -132,6 +132,11 @@ class Gateway:
         except ClientError as error:
             span.refused(error.code, error.status)
             raise
+        except ClientGone:
+            raise
+        except Exception as error:
+            span.failed(type(error).__name__)
+            raise
         finally:
             span.close()
 

@@ -110,6 +110,10 @@ class RequestSpan:
             self.about(None, None)
         self.end({"status": status, "error": code})
 
+    def failed(self, kind: str) -> None:
+        """The proxy itself failed, by an error of this kind, which is answered with 500."""
+        self.refused(kind, 500)
+
     def end(self, record: Mapping[str, Any]) -> None:
         """The turn has ended, and this is its audit record."""
         if self._ended or self._span is None:

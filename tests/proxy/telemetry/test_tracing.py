@@ -235,6 +235,45 @@ async def test_what_the_proxy_refuses_has_a_span_too(begin: Begin, upstream: Fak
     assert (too_long.failed, too_large.failed) == (False, False), "they are the client's faults, not the server's"
 
 
+async def test_a_fault_of_the_proxys_own_is_an_error_of_the_span(begin: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise LookupError("nobody should see this")
+
+    monkeypatch.setattr("proxy.gateway.Gateway._find", broken)
+    traced = await begin()
+
+    response = await post(traced.client, body([user("hello")]))
+    (request,) = await traced.collector.spans(1)
+
+    assert response.status_code == 500
+    assert request.failed
+    assert request.attributes["error.type"] == "LookupError"
+    assert b"nobody should" not in b"".join(traced.collector.raw)
+
+
+async def test_the_span_of_a_stream_lasts_until_its_end(begin: Begin, upstream: FakeUpstream) -> None:
+    async def streaming(exchange: Exchange) -> None:
+        await exchange.start(200, ("Content-Type", "text/event-stream"), ("Transfer-Encoding", "chunked"))
+        await exchange.chunk(b'data: {"choices": [{"index": 0, "delta": {"content": "Yes"}}]}\n\n')
+        ends.append(time.time())
+        await exchange.chunk(b'data: {"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": 1}}\n\n')
+        await exchange.chunk(b"data: [DONE]\n\n")
+        await exchange.chunk(b"")
+
+    ends: list[float] = []
+    upstream.handler = streaming
+    traced = await begin()
+    start = time.time()
+
+    await post(traced.client, body([user("hello")], stream=True))
+    asked, request = await traced.collector.spans(2)
+
+    assert request.seconds >= asked.seconds > 0
+    assert request.seconds >= ends[0] - start - 0.05
+    assert request.attributes["gen_ai.usage.input_tokens"] == 9
+    assert request.attributes["trimtab.stream_end"] == "done"
+
+
 async def test_a_collector_that_is_not_there_costs_nothing(
     upstream: FakeUpstream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
