@@ -89,7 +89,7 @@ def steps(data: Path | None, model_url: str, model: str, *, full: bool) -> Itera
         yield Step("cache", "bench.cache", (str(files["agents"]), *long, *(also if full else also[-4:])))
     if model_url:
         where = ("--model-url", model_url, "--model", model)
-        made = _flags(("planted", "messages", "facts"), ("10", "60", "8") if full else ("4", "60", "8"))
+        made = _flags(("planted", "messages", "facts"), ("10", "60", "6") if full else ("4", "60", "6"))
         yield Step("answers-planted", "bench.quality.answers", (*made, *where), kept=True)
         if "support" in files:
             slices = (str(files["support"]), "--every", "4" if full else "40")

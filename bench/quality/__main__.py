@@ -67,7 +67,7 @@ def main(
     ] = DEFAULT_MODEL,
     states: Annotated[str, typer.Option("--vectors", help="waited, prepared, cold, by commas.")] = State.WAITED.value,
     planted: Annotated[int, typer.Option(min=0, help="So many dialogues with planted facts.")] = 0,
-    messages: Annotated[int, typer.Option(help="With --planted: of each dialogue.")] = 400,
+    messages: Annotated[int, typer.Option(help="With --planted: of each dialogue, at most.")] = 400,
     facts: Annotated[int, typer.Option(help="With --planted: in each dialogue.")] = 20,
     seed: Annotated[int, typer.Option(help="With --planted: of all that is drawn.")] = 7,
     first: Annotated[int, typer.Option(min=0, help="Take the first conversations of a file only; 0: all.")] = 0,

@@ -12,6 +12,7 @@ from typing import Any
 from bench.data import MODEL, Conversation
 
 EARLY = 0.6  # the share of a dialogue, from its beginning, that facts are planted in
+SHORTEST = 0.8  # of the length that is asked for: lengths differ, so that not every question comes as long after a cut
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,21 +131,27 @@ _REPLIES = (
 
 
 def dialogues(count: int, messages: int, facts: int, seed: int) -> Iterator[Conversation]:
-    """So many dialogues of so many messages, the same for the same seed; a question for each planted fact.
+    """So many dialogues of at most so many messages, the same for the same seed; a question for each planted fact.
 
     Raises ValueError where the early part of a dialogue has not room for that many facts and as many beside them, or
     there are not that many to tell apart.
     """
-    room = int(messages * EARLY) // 2 - 1
+    room = _room(int(messages * SHORTEST))
     most = sum(min(len(kind.subjects), len(kind.values)) // 2 for kind in KINDS)
     if not 0 < facts <= min(room // 2, most):
         raise ValueError(f"facts: must be 1 to {max(0, min(room // 2, most))} in {messages} messages, got {facts}")
     for number in range(count):
-        yield _dialogue(f"planted-{seed}-{number}", messages, facts, random.Random(f"{seed}-{number}"))
+        chance = random.Random(f"{seed}-{number}")
+        yield _dialogue(f"planted-{seed}-{number}", chance.randint(int(messages * SHORTEST), messages), facts, chance)
+
+
+def _room(messages: int) -> int:
+    """How many turns of so many messages may state a fact."""
+    return int(messages * EARLY) // 2 - 1
 
 
 def _dialogue(name: str, messages: int, facts: int, chance: random.Random) -> Conversation:
-    room = int(messages * EARLY) // 2 - 1
+    room = _room(messages)
     planted = _facts(2 * facts, chance)
     places = sorted(chance.sample(range(1, room + 1), len(planted)))  # turns; the first message is the task
     at = dict(zip(places, chance.sample(planted, len(planted)), strict=True))

@@ -120,12 +120,12 @@ def test_planted_facts_need_no_data(tmp_path: Path) -> None:
         "none",
     ]
 
-    result = CliRunner().invoke(app, [*arguments, "--policies", "newest,hybrid", "--json", str(tmp_path / "out")])
+    result = CliRunner().invoke(app, [*arguments, "--policies", "newest,oracle", "--json", str(tmp_path / "out")])
 
     assert result.exit_code == 0, result.output
     figures = json.loads((tmp_path / "out").read_text())["planted"]
     assert figures["newest"]["0.3"]["kept"] == 0
-    assert figures["hybrid"]["0.3"]["kept"] > 50
+    assert figures["oracle"]["0.3"]["kept"] == 100
 
 
 def test_without_conversations_it_says_what_would_do() -> None:
