@@ -42,7 +42,7 @@ class Replica:
             self.process = subprocess.Popen(  # noqa: ASYNC220 - starting a process does not wait for it
                 [sys.executable, *(served if self._command else own)], cwd=ROOT, stdout=log, stderr=log
             )
-        async with asyncio.timeout(30), self.client() as client:
+        async with asyncio.timeout(90), self.client() as client:
             while True:
                 assert self.process.poll() is None, self._log.read_text()
                 try:
