@@ -127,5 +127,5 @@ async def test_whatever_clients_do_to_their_history_each_finds_its_own_past(
     for _ in range(STEPS):
         await (walk.siblings() if chance.random() < 0.15 else walk.step())
 
-    assert walk.cuts > 2
+    assert walk.cuts > 1
     assert walk.grown > 10
