@@ -4,7 +4,7 @@ Three steps, and every number in them is in units of one standard deviation over
 
 1. Each text is scored by Okapi BM25 (Robertson & Zaragoza 2009; idf as in Lucene, never negative) over the
    conversation itself, and by its cosine with the prompt; a long text counts by the best of its pieces. Both are
-   standardised and averaged. A text without a vector counts by its words alone.
+   standardised and summed with weights. A text without a vector counts by its words alone.
 2. Each text takes a share of what its neighbours score: an answer shares few words with its question, and what a
    conversation says about a thing stands together. The share halves with each step of distance. It is taken of
    exponentials, so that one strong neighbour counts and many weak ones do not drag a strong text down.
@@ -25,9 +25,9 @@ Scores = NDArray[np.float64]
 Vectors = NDArray[np.floating]
 """Unit vectors, one a row (the pieces of a text), or a single one."""
 
-K1 = 1.2  # how soon repetition stops counting: the usual value
-B = 0.4  # how much length counts against a text: less than the usual 0.75, for messages are long where they say more
-DENSE = 0.5  # the weight of vectors against words
+K1 = 0.8  # how soon repetition stops counting: sooner than the usual 1.2, for messages are short
+B = 0.6  # how much length counts against a text: less than the usual 0.75, for messages are long where they say more
+DENSE = 0.65  # the weight of vectors against words
 NEIGHBOUR = 0.5  # the share that a neighbour gets, halved with each further step
 BACKWARD = 0.8  # what follows is worth a little more than what goes before
 REACH = 5  # steps to each side
