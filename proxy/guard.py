@@ -42,7 +42,10 @@ class Faults:
 
 
 class _Guard:
-    """What `Faults.guard` gives. No generator: every request enters several, and this costs a third."""
+    """What `Faults.guard` gives, to be entered any number of times.
+
+    No generator: every request enters several, and this costs a third.
+    """
 
     __slots__ = ("_faults", "_name", "_passing")
 

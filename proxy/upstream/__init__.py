@@ -35,7 +35,12 @@ class Reply(AsyncIterator[bytes]):
         self.headers = fields.lowered(response.headers.raw)
 
     async def __anext__(self) -> bytes:
-        chunk = self._peeked.popleft() if self._peeked else await self._read()
+        if self._peeked:
+            return self._peeked.popleft()
+        try:
+            chunk = await self._stream.read()
+        except httpx.TransportError as error:
+            raise _failure(self._name, error) from error
         if not chunk:
             raise StopAsyncIteration
         return chunk

@@ -84,15 +84,16 @@ class Relay:
         status = self._reply.status
         headers = fields.for_client(self._reply.headers, status=status, extra=self._extra)
         await send({"type": "http.response.start", "status": status, "headers": headers})
+        on_chunk, guarded = self._on_chunk, self._faults.guard("on_chunk")
         try:
             if not (bodiless or status in (204, 304)):
                 async for chunk in self._reply:
                     if last := self._reply.ended:
                         presence.settle()
                     await send({"type": "http.response.body", "body": chunk, "more_body": not last})
-                    if self._on_chunk is not None:
-                        with self._faults.guard("on_chunk"):
-                            self._on_chunk(chunk)
+                    if on_chunk is not None:
+                        with guarded:
+                            on_chunk(chunk)
                     if last:
                         return End.EOF
         except UpstreamError as error:
