@@ -29,8 +29,8 @@ from bench.results import STOPPED
 BOUNDS = "identity,tail,oracle"
 POLICIES = "fifo,lru_token,priority,rwr,token_cost,semantic,semantic_cluster,adaptive,hybrid"
 FILES = ("locomo", "support", "chinese", "memorybank_en", "agents")
-SAMPLED = {"locomo": "16", "support": "20", "chinese": "40", "memorybank_en": "1", "agents": "10"}
-"""Every how manyth question the short suite takes: some fifty of each file."""
+SAMPLED = {"locomo": (2, 6), "support": (8, 5), "chinese": (8, 10), "memorybank_en": (8, 1), "agents": (10, 2)}
+"""How many conversations of a file the short suite takes, and every how manyth question of each: some fifty in all."""
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
@@ -98,17 +98,18 @@ def steps(data: Path | None, model_url: str, model: str, *, full: bool) -> Itera
 
 def _evidence(name: str, file: Path, *, full: bool) -> Iterator[Step]:
     """Evidence kept of one file: cut at once by everything, and by the default policy in each state of vectors."""
-    every = () if full else ("--every", SAMPLED[name])
+    first, every = SAMPLED[name]
+    some = () if full else ("--first", str(first), "--every", str(every))
     own = f"{BOUNDS},lexical,relevance,{POLICIES if full else 'priority,semantic_cluster,hybrid'}"
-    yield Step(f"evidence-{name}", "bench.quality", (str(file), *every, "--policies", own), kept=True)
+    yield Step(f"evidence-{name}", "bench.quality", (str(file), *some, "--policies", own), kept=True)
     states = ("--vectors", "waited,prepared,cold", "--policies", "hybrid")
-    sample = ("--every", "10" if full else f"{3 * int(SAMPLED[name])}")
+    sample = ("--every", "10") if full else ("--first", str(first), "--every", str(3 * every))
     yield Step(f"vectors-{name}", "bench.quality", (str(file), *sample, *states), kept=True)
     if name == "agents":
         return  # what a call needs is asked where it is made, not at the end
     replay = ("--replay", "--policies", f"identity,newest,tail,{POLICIES if full else 'priority,hybrid'},oracle")
-    some = () if full else ("--first", "1", "--every", "10", "--budgets", "0.25")
-    yield Step(f"replayed-{name}", "bench.quality", (str(file), *some, *replay), kept=True)
+    one = () if full else ("--first", "1", "--every", "10", "--budgets", "0.25")
+    yield Step(f"replayed-{name}", "bench.quality", (str(file), *one, *replay), kept=True)
 
 
 def _flags(names: Sequence[str], values: Sequence[str]) -> list[str]:
