@@ -62,6 +62,20 @@ def table(rows: dict[str, dict[str, Row]]) -> Table:
     return made
 
 
+def markdown(rows: dict[str, dict[str, Row]]) -> str:
+    """What each server adds, side by side: milliseconds at P50 and P99, then requests a second."""
+    names = [name for name in next(iter(rows.values())) if name != DIRECT]
+    lines = [f"| added P50 / P99 ms, requests/s | {' | '.join(names)} |", "| --- |" + " --: |" * len(names)]
+    for label, by_server in rows.items():
+        cells = []
+        for name in names:
+            row = by_server[name]
+            rate = f", {row['per_s']:,.0f}/s" if "per_s" in row else ""
+            cells.append(f"{row['added_p50_ms']:.2f} / {row['added_p99_ms']:.2f}{rate}")
+        lines.append(f"| {label} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
 def main(
     rounds: Annotated[int, typer.Option(help="requests of each kind, a quarter of the large ones")] = 400,
     seconds: Annotated[float, typer.Option(help="how long requests a second are counted")] = 3.0,
@@ -74,6 +88,7 @@ def main(
     hybrid: Annotated[bool, typer.Option("--hybrid", help="also what the policy hybrid adds, and its model")] = False,
     only: Annotated[str, typer.Option(help="kinds of requests with this in their name")] = "",
     out: Annotated[Path | None, typer.Option(help="JSON with every figure")] = None,
+    written: Annotated[Path | None, typer.Option("--markdown", help="table with what each server adds")] = None,
     config: Annotated[Path | None, typer.Option(help="of trimtab, with {upstream} for the port")] = None,
 ) -> None:
     """Start an upstream, trimtab and its peers in front of it, measure them, print a table, and write JSON."""
@@ -93,6 +108,8 @@ def main(
     Console(width=120).print(table(rows))
     if out is not None:
         out.write_text(json.dumps(rows, indent=2))
+    if written is not None:
+        written.write_text(markdown(rows))
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bench.load import servers
-from bench.load.__main__ import model_ms, table
+from bench.load.__main__ import markdown, model_ms, table
 from bench.load.measuring import Times, added
 from bench.load.peers import KNOWN, named
 from bench.load.profile import part, shares
@@ -117,3 +117,13 @@ def test_time_is_shared_out_among_the_parts_that_took_it() -> None:
     }
 
     assert shares(stats) == {part(own[0]): 2.75 / 4, part(elsewhere[0]): 1.25 / 4}
+
+
+def test_servers_stand_side_by_side_without_the_direct_way() -> None:
+    direct = {"p50_ms": 1.0, "added_p50_ms": 0.0, "added_p99_ms": 0.0, "per_s": 9000.0}
+    own = {"p50_ms": 1.5, "added_p50_ms": 0.5, "added_p99_ms": 2.0}
+
+    made = markdown({"2 KB": {"direct": direct, "trimtab": own | {"per_s": 1234.5}}, "stream": {"trimtab": own}})
+
+    assert made.splitlines()[0] == "| added P50 / P99 ms, requests/s | trimtab |"
+    assert made.splitlines()[2:] == ["| 2 KB | 0.50 / 2.00, 1,234/s |", "| stream | 0.50 / 2.00 |"]
