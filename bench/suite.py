@@ -98,17 +98,17 @@ def steps(data: Path | None, model_url: str, model: str, *, full: bool) -> Itera
 
 def _evidence(name: str, file: Path, *, full: bool) -> Iterator[Step]:
     """Evidence kept of one file: cut at once by everything, and by the default policy in each state of vectors."""
-    first, every = SAMPLED[name]
-    some = () if full else ("--first", str(first), "--every", str(every))
+    count, every = SAMPLED[name]
+    some = () if full else ("--conversations", str(count), "--every", str(every))
     own = f"{BOUNDS},lexical,relevance,{POLICIES if full else 'priority,semantic_cluster,hybrid'}"
     yield Step(f"evidence-{name}", "bench.quality", (str(file), *some, "--policies", own), kept=True)
     states = ("--vectors", "waited,prepared,cold", "--policies", "hybrid")
-    sample = ("--every", "10") if full else ("--first", str(first), "--every", str(3 * every))
+    sample = ("--every", "10") if full else ("--conversations", str(count), "--every", str(3 * every))
     yield Step(f"vectors-{name}", "bench.quality", (str(file), *sample, *states), kept=True)
     if name == "agents":
         return  # what a call needs is asked where it is made, not at the end
     replay = ("--replay", "--policies", f"identity,newest,tail,{POLICIES if full else 'priority,hybrid'},oracle")
-    one = () if full else ("--first", "1", "--every", "10", "--budgets", "0.25")
+    one = () if full else ("--conversations", "1", "--every", "10", "--budgets", "0.25")
     yield Step(f"replayed-{name}", "bench.quality", (str(file), *one, *replay), kept=True)
 
 

@@ -70,7 +70,7 @@ def main(
     messages: Annotated[int, typer.Option(help="With --planted: of each dialogue, at most.")] = 400,
     facts: Annotated[int, typer.Option(help="With --planted: in each dialogue.")] = 20,
     seed: Annotated[int, typer.Option(help="With --planted: of all that is drawn.")] = 7,
-    first: Annotated[int, typer.Option(min=0, help="Take the first conversations of a file only; 0: all.")] = 0,
+    conversations: Annotated[int, typer.Option(min=0, help="Take so many of a file, spread over it; 0: all.")] = 0,
     every: Annotated[int, typer.Option(min=1, help="Take every n-th probe only.")] = 1,
     replay: Annotated[bool, typer.Option(help="Send turn by turn, and ask at the end.")] = False,
     settings: Annotated[str, typer.Option(help="With --replay: settings of the route, as in a configuration.")] = "",
@@ -97,9 +97,8 @@ def main(
     )
     figures: dict[str, Any] = {}
     with found.stoppable():
-        for name, conversations in sources.items():
-            some = conversations[: first or None]
-            tallies, wanted = evidence.measure(name, some, setup, opened(model), found)
+        for name, recorded in sources.items():
+            tallies, wanted = evidence.measure(name, spread(recorded, conversations), setup, opened(model), found)
             figures[name] = {
                 label: {f"{share:g}": tally.figures() for share, tally in zip(shares, row, strict=True)}
                 for label, row in tallies.items()
@@ -128,6 +127,13 @@ def sources_of(
     if not found:
         raise typer.BadParameter("give a FILE, or --planted with a number of dialogues")
     return found
+
+
+def spread(conversations: Sequence[Conversation], count: int) -> Sequence[Conversation]:
+    """So many of the conversations, at equal distances; all where there are not more, or the count is 0."""
+    if not 0 < count < len(conversations):
+        return conversations
+    return [conversations[i * len(conversations) // count] for i in range(count)]
 
 
 def shares_of(budgets: str) -> tuple[float, ...]:

@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from bench.data import Conversation
 from bench.facts import probes
-from bench.quality.__main__ import app
+from bench.quality.__main__ import app, spread
 from bench.quality.tally import Tally
 from bench.views import bench_route, view
 from bench.ways import OWN, Sent, ways
@@ -126,6 +126,13 @@ def test_planted_facts_need_no_data(tmp_path: Path) -> None:
     figures = json.loads((tmp_path / "out").read_text())["planted"]
     assert figures["newest"]["0.3"]["kept"] == 0
     assert figures["oracle"]["0.3"]["kept"] == 100
+
+
+@pytest.mark.parametrize(("count", "taken"), [(0, "01234567"), (1, "0"), (3, "025"), (8, "01234567"), (9, "01234567")])
+def test_a_sample_is_spread_over_a_file(count: int, taken: str) -> None:
+    recorded = [conversation({"id": str(i), "messages": CHAT}) for i in range(8)]
+
+    assert "".join(each.id for each in spread(recorded, count)) == taken
 
 
 def test_without_conversations_it_says_what_would_do() -> None:
