@@ -10,10 +10,11 @@ from policies.keywords import keywords
 
 THRESHOLD = 0.3  # of the larger of two sets of keywords: what is shared must be more
 
+REACH = 2_000  # texts: what was said longer ago is not taken up, it is said anew; and the work stays linear
 BLOCK = 64  # texts that are compared with all before them at a time: bounds the memory
 FEW = 16  # texts that are compared one by one: a table of all words costs more than that
 SPARSE = 8  # a table is made where one in so many pairs shares a word
-COMMON = 5_000  # texts beyond which a word tells nothing any more: all pairs that it makes would cost too much
+COMMON = 1_000  # of these: a word that more of them have tells nothing, and all pairs that it makes cost too much
 
 Words = NDArray[np.int64]
 """The keywords of a text as numbers, which mean the same in one process only."""
@@ -28,19 +29,20 @@ def words(text: str) -> Words:
 def mentions(said: Sequence[Words], start: int = 0, threshold: float = THRESHOLD) -> list[tuple[int, ...]]:
     """For each text from the place `start` on the places of those before it that it takes up, rising.
 
-    `said` are the keywords of the texts in their order. A text takes another up where they share more than
-    `threshold` of the larger of their sets of keywords. A word that more than COMMON earlier texts have counts as
+    `said` are the keywords of the texts in their order. A text takes one of the REACH before it up where they share
+    more than `threshold` of the larger of their sets of keywords. A word that more than COMMON of these have counts as
     none of theirs.
     """
     if len(said) <= start:
         return []
-    table = _Table.of(said, threshold)
-    if len(said) - start <= FEW:
-        return [tuple(table.one(n).tolist()) for n in range(start, len(said))]
-    found: list[list[int]] = [[] for _ in range(start, len(said))]
-    for ones, others in table.blocks(start):
-        for one, other in zip(ones.tolist(), others.tolist(), strict=True):
-            found[one - start].append(other)
+    base = max(0, start - REACH)
+    table, first, end = _Table.of(said[base:], threshold), start - base, len(said) - base
+    if end - first <= FEW:
+        return [tuple((table.one(n) + base).tolist()) for n in range(first, end)]
+    found: list[list[int]] = [[] for _ in range(first, end)]
+    for ones, others in table.blocks(first):
+        for one, other in zip((ones - first).tolist(), (others + base).tolist(), strict=True):
+            found[one].append(other)
     return [tuple(each) for each in found]
 
 
@@ -65,29 +67,34 @@ class _Table:
 
     def one(self, n: int) -> _Numbers:
         """The places of the texts before the text `n` that it takes up."""
-        own, before = np.sort(self.said[self.places[n] : self.places[n + 1]]), self.said[: self.places[n]]
+        base = max(0, n - REACH)
+        reached = slice(self.places[base], self.places[n])
+        own, before = np.sort(self.said[self.places[n] : self.places[n + 1]]), self.said[reached]
         if not len(own):
             return np.zeros(0, dtype=np.intp)
         nearest = np.minimum(np.searchsorted(own, before), len(own) - 1)
         shared = own[nearest] == before
         if len(before) > COMMON:
             shared &= (np.bincount(nearest[shared], minlength=len(own)) <= COMMON)[nearest]
-        counts = np.bincount(self.holder[: len(before)][shared], minlength=n)
-        return np.flatnonzero(counts > np.maximum(self.enough[n], self.enough[:n]))
+        counts = np.bincount(self.holder[reached][shared] - base, minlength=n - base)
+        return base + np.flatnonzero(counts > np.maximum(self.enough[n], self.enough[base:n]))
 
     def blocks(self, start: int) -> Iterator[tuple[_Numbers, _Numbers]]:
         """Pairs of a text from `start` on and one that it takes up, in order."""
         _, numbers = np.unique(self.said, return_inverse=True)
         by_word = np.argsort(numbers, kind="stable")
         holders = self.holder[by_word]
-        of_word = np.bincount(numbers)
-        first = (np.cumsum(of_word) - of_word)[numbers]  # where in `holders` those of the same word begin
+        texts = len(self.enough)
+        # Where in `holders` those of the same word begin that are within reach.
+        first = np.searchsorted(
+            numbers[by_word] * texts + holders, numbers * texts + np.maximum(self.holder - REACH, 0)
+        )
         before = np.empty(len(numbers), dtype=np.intp)
         before[by_word] = np.arange(len(numbers))
         before -= first
         before[before > COMMON] = 0
-        for begin in range(start, len(self.enough), BLOCK):
-            end = min(begin + BLOCK, len(self.enough))
+        for begin in range(start, texts, BLOCK):
+            end = min(begin + BLOCK, texts)
             block = slice(self.places[begin], self.places[end])
             lengths = before[block]
             # Every pair of a text in the block and an earlier one that has one of its words, once for each word.
@@ -101,13 +108,14 @@ class _Table:
         By a table of all pairs where many share a word, by sorting where few do: else a long conversation of short
         messages would cost its length squared.
         """
-        rows, columns = end - begin, end
-        pairs = (ones - begin) * columns + others
+        base = max(0, begin - REACH)
+        rows, columns = end - begin, end - base
+        pairs = (ones - begin) * columns + others - base
         if len(pairs) * SPARSE > rows * columns:
             shared = np.bincount(pairs, minlength=rows * columns).reshape(rows, columns)
-            ones, others = np.nonzero(shared > np.maximum(self.enough[begin:end, None], self.enough[:columns]))
-            return ones + begin, others
+            ones, others = np.nonzero(shared > np.maximum(self.enough[begin:end, None], self.enough[base:end]))
+            return ones + begin, others + base
         pairs, counts = np.unique(pairs, return_counts=True)
         ones, others = np.divmod(pairs, columns)
-        taken = counts > np.maximum(self.enough[begin + ones], self.enough[others])
-        return ones[taken] + begin, others[taken]
+        taken = counts > np.maximum(self.enough[begin + ones], self.enough[base + others])
+        return ones[taken] + begin, others[taken] + base

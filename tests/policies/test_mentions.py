@@ -45,8 +45,12 @@ def test_mentions_are_those_of_comparing_every_pair(texts: list[str], start: int
 
 @pytest.mark.parametrize("sparse", [0, 10**9], ids=["sorted", "a table"])
 @pytest.mark.parametrize("common", [20, 5_000], ids=["common words", "rare words"])
-def test_one_by_one_and_together_they_are_the_same(monkeypatch: pytest.MonkeyPatch, sparse: int, common: int) -> None:
+@pytest.mark.parametrize("reach", [7, 64, 5_000])
+def test_one_by_one_and_together_they_are_the_same(
+    monkeypatch: pytest.MonkeyPatch, sparse: int, common: int, reach: int
+) -> None:
     monkeypatch.setattr(subject, "SPARSE", sparse)
+    monkeypatch.setattr(subject, "REACH", reach)
     monkeypatch.setattr(subject, "COMMON", common)
     said = [words(text) for text in HARBOUR]
     together = mentions(said)
@@ -54,6 +58,7 @@ def test_one_by_one_and_together_they_are_the_same(monkeypatch: pytest.MonkeyPat
 
     assert mentions(said) == together
     assert any(together)
+    assert all(n - reach <= place < n for n, places in enumerate(together) for place in places)
 
 
 def test_a_hundred_thousand_short_texts_take_seconds_at_the_most() -> None:

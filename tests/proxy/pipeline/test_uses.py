@@ -89,9 +89,9 @@ def test_piece_by_piece_is_the_same_as_at_once(added: list[Message], cuts: list[
 
 
 def test_what_like_messages_take_up_is_small() -> None:
-    """Two thousand messages with the same few words take two million others up."""
+    """Two thousand messages with the same few words take half a million others up: all until the words are common."""
     found = said(wire.parse(body([user(f"tide berth crane {n % 3}") for n in range(2000)])))
 
     pairs = sum(len(each.takes) for each in found)
-    assert pairs > 1_000_000
+    assert pairs > 500_000
     assert sum(sys.getsizeof(each.takes) for each in found) < 5 * pairs
