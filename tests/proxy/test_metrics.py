@@ -124,7 +124,8 @@ async def test_vectors_and_what_was_prepared_are_told_of(
 
     seen = await ended(client, records, 1)
     (record,) = await records.get()
-    assert seen("trimtab_embedder_made_total") == record["gathered"]["waited"] == len(talk) - 1
+    assert record["gathered"]["waited"] == len(talk) - 1
+    assert seen("trimtab_embedder_made_total") - (len(talk) - 1) in (0, 1), "the reply may have its own by now"
     assert seen("trimtab_embedder_misses_total") >= len(talk) - 1
     assert seen("trimtab_embedder_failures_total") == seen("trimtab_ratings_calls_total") == 0
     assert seen("trimtab_embedder_calls_total") >= (len(talk) - 1) // 16
