@@ -251,6 +251,7 @@ def test_a_fault_of_ours_sends_the_clients_own_bytes(
 
 def test_a_broken_counter_is_replaced_by_an_estimate_from_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Cache, "message", broken)
+    monkeypatch.setattr(Cache, "messages", broken)
     messages = dialogue(30)
     outcome = settle(messages, route(window=1000))
 
