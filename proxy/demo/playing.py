@@ -17,7 +17,7 @@ from proxy.demo.upstream import MODEL
 
 EVICT, TARGET = 0.85, 0.70  # the defaults, which the bars are marked with
 _PAUSE_S = 0.9
-_RECORD_S = 5.0  # a record is written when its turn has ended
+_RECORD_S = 30.0  # a record is written when its turn has ended
 _SHOWN = 2  # lines of a long answer
 
 
