@@ -23,15 +23,28 @@ from proxy.gateway import Gateway
 from proxy.http.headers import Headers
 from proxy.metrics import Metrics
 from proxy.upstream import Reply, Upstream
+from proxy.upstream.transport import Stream
 from tests.validator import violations, worsened
 
 SLOWEST_S = 1.0
 ANSWER = b'{"choices":[{"index":0,"message":{"role":"assistant","content":"Yes."},"finish_reason":"stop"}]}'
 
 
-class _Body(httpx.AsyncByteStream):
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        yield ANSWER
+class _Body(Stream):
+    """A body that is there from the beginning, and no connection's."""
+
+    def __init__(self) -> None:
+        self._left = [ANSWER]
+
+    @property
+    def ended(self) -> bool:
+        return not self._left
+
+    async def read(self) -> bytes:
+        return self._left.pop() if self._left else b""
+
+    async def aclose(self) -> None:
+        pass
 
 
 class Echo(Upstream):
