@@ -18,7 +18,7 @@ from proxy.route import Route
 
 WINDOW, RESERVE = 1600, 400  # tokens; small, so that a conversation fills it while one looks on
 _HOST = "127.0.0.1"
-_PATIENCE_S = 30.0
+_PATIENCE_S = 120.0
 
 
 @dataclass(frozen=True, slots=True)
