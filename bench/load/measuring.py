@@ -5,6 +5,7 @@ import statistics
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import cycle, islice
 
 from bench.load.client import Connection
 from bench.load.requests import Load, chat
@@ -60,25 +61,35 @@ async def latency(servers: Mapping[str, Server], asked: Load, rounds: int) -> di
 
 
 async def throughput(server: Server, asked: Load, seconds: float) -> Row:
-    """Requests a second over AT_ONCE connections, and the processor time of each in milliseconds."""
+    """Requests a second over AT_ONCE connections, and the processor time of each in milliseconds.
+
+    Conversations that grow do so on a connection each, as nobody goes on from an answer that is still to come.
+    """
     done = 0
-    bodies = asked.bodies(first=NEW_FROM)
-    prepared = [next(bodies) for _ in range(1 if asked.size < 100_000 else 64)]
-    most = len(prepared) if asked.fresh else None
+    talks = [
+        list(islice(asked.bodies(first=NEW_FROM + 1000 * number), 1 if asked.size < 100_000 else 16))
+        for number in range(AT_ONCE)
+    ]
+    connections = [Connection(server.port) for _ in talks]
+    for connection, bodies in zip(connections, talks, strict=True):
+        await connection.open()
+        if not asked.fresh:
+            await connection.post(bodies[0])
     start, cpu = time.perf_counter(), server.cpu_s()
     until = start + seconds
 
-    async def one() -> None:
+    async def one(connection: Connection, bodies: list[bytes]) -> None:
         nonlocal done
-        connection = Connection(server.port)
-        await connection.open()
-        while time.perf_counter() < until and (most is None or done < most):
+        for body in bodies if asked.fresh else cycle(bodies):
+            if time.perf_counter() >= until:
+                break
+            await connection.post(body)
             done += 1
-            await connection.post(prepared[(done - 1) % len(prepared)])
-        connection.close()
 
-    await asyncio.gather(*(one() for _ in range(AT_ONCE)))
+    await asyncio.gather(*map(one, connections, talks))
     taken = time.perf_counter() - start
+    for connection in connections:
+        connection.close()
     return {"per_s": done / taken, "cpu_ms": (server.cpu_s() - cpu) * 1000 / done}
 
 

@@ -27,11 +27,14 @@ class Load:
     fresh: bool = False
 
     def bodies(self, first: int = 0) -> Iterator[bytes]:
-        """The bodies, one after the other, without an end; those that are `fresh` are numbered from `first`."""
+        """The bodies, one after the other, without an end.
+
+        Those that are `fresh` are numbered from `first`; of those that grow it is the number of their conversation.
+        """
         if self.fresh:
             return (chat(self.size, self.model, opening=f"Talk {number}.") for number in count(first))
         if self.grows:
-            return growing(self.size, self.model)
+            return growing(self.size, self.model, opening=f"Talk {first}.")
         return repeat(chat(self.size, self.model))
 
 
@@ -53,9 +56,9 @@ def chat(
     return _body(_messages(size, opening), model, stream=stream)
 
 
-def growing(size: int, model: str = MODEL) -> Iterator[bytes]:
+def growing(size: int, model: str = MODEL, *, opening: str = "You help the harbour office.") -> Iterator[bytes]:
     """A chat request of about `size` bytes, and those that follow on it."""
-    messages = _messages(size, "You help the harbour office.")
+    messages = _messages(size, opening)
     for number in count():
         yield _body(messages, model, stream=False)
         messages.append({"role": "assistant", "content": f"Noted as {number}. {_words(number)}"})
@@ -66,7 +69,7 @@ def _messages(size: int, opening: str) -> list[dict[str, str]]:
     messages = [{"role": "system", "content": opening}]
     left, number = size - 200, 0
     while left > 0:
-        content = f"{number}: {_words(number)}"[: size - 100]
+        content = f"{opening} {number}: {_words(number)}"[: size - 100]
         messages.append({"role": "assistant" if number % 2 else "user", "content": content})
         left -= len(content) + 35
         number += 1
