@@ -5,6 +5,7 @@ nothing else: who asks gets those that are there.
 """
 
 import asyncio
+import atexit
 import threading
 import time
 from collections import OrderedDict
@@ -14,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import blake2b
 from typing import Protocol
+from weakref import WeakSet
 
 import numpy as np
 import structlog
@@ -246,6 +248,7 @@ class Embeddings:
             work = partial(self._run, self._embedder)
             self._thread = threading.Thread(target=work, name="trimtab-embeddings", daemon=True)
             self._thread.start()
+            _running.add(self)
         self._change.notify_all()
 
     def _run(self, embedder: Embedder) -> None:
@@ -316,3 +319,13 @@ class Embeddings:
                 waiters.remove(waiter)
                 if not waiter.done.done():
                     waiter.done.set_result(None)
+
+
+_running: WeakSet[Embeddings] = WeakSet()
+
+
+@atexit.register
+def _leave() -> None:
+    """Wait until models are idle: an interpreter that ends while a thread is inside one aborts the process."""
+    for embeddings in [*_running]:
+        embeddings.close(timeout_s=30.0)
