@@ -75,9 +75,9 @@ def test_long_conversations_are_planned_quickly(policy: Policy) -> None:
     long = window(slot("sys", "system", pinned=True), *slots, alternate=True, user_first=True)
     context = Context(query=TEXTS[0], now=2000.0)
     policy.plan(long, long.used // 2, context)  # keyword sets are kept between requests
-    started = time.process_time()
+    started = time.thread_time()
     plan = policy.plan(long, long.used // 2, context)
-    assert time.process_time() - started < 0.5  # seconds of work: ten times what it takes
+    assert time.thread_time() - started < 0.5  # seconds of work: several times what it takes
     assert plan.actions
 
 

@@ -115,14 +115,14 @@ def test_five_thousand_slots_take_milliseconds(rules: dict[str, bool]) -> None:
     scores = {one.id: (one.turn * 7919) % 5003 for one in before.slots}
     taken = []
     for _ in range(3):
-        started = time.process_time()
+        started = time.thread_time()
         assert len(evict_lowest(before, before.used // 10, scores, "why")) > 4500
-        taken.append(time.process_time() - started)
+        taken.append(time.thread_time() - started)
     assert min(taken) < 0.2  # seconds of work: ten times what it takes
 
 
 def test_a_long_first_turn_does_not_cost_a_search_for_each_slot() -> None:
     before = talk("U! " + "T " * 5000 + "A! U*", alternate=True, user_first=True)
-    started = time.process_time()
+    started = time.thread_time()
     assert len(evict_lowest(before, 0, lambda one: -one.turn, "why")) == 5000
-    assert time.process_time() - started < 0.3
+    assert time.thread_time() - started < 0.3

@@ -1,4 +1,4 @@
-from time import process_time
+from time import thread_time
 
 import pytest
 from hypothesis import given, settings
@@ -63,7 +63,7 @@ def test_one_by_one_and_together_they_are_the_same(
 
 def test_a_hundred_thousand_short_texts_take_seconds_at_the_most() -> None:
     said = [words("fine day")] * 100_000
-    began = process_time()
+    began = thread_time()
     mentions(said)
 
-    assert process_time() - began < 10
+    assert thread_time() - began < 10

@@ -376,9 +376,9 @@ def test_reading_is_linear_in_the_bytes() -> None:
 
     def cost(size: int) -> float:
         data = stream(delta(content="x" * size))
-        before = time.process_time()
+        before = time.thread_time()
         read(data, step=4)
-        return time.process_time() - before
+        return time.thread_time() - before
 
     small = min(cost(50_000) for _ in range(3))
     assert cost(500_000) < 40 * small

@@ -671,19 +671,19 @@ ENDLESS: dict[str, tuple[bytes, int]] = {
 @pytest.mark.parametrize(("piece", "times"), ENDLESS.values(), ids=ENDLESS)
 def test_the_work_on_any_body_is_bounded(piece: bytes, times: int, start: bytes) -> None:
     error = start + piece * times
-    started = time.process_time()
+    started = time.thread_time()
 
     classify(400, [], error)
 
-    assert time.process_time() - started < 1
+    assert time.thread_time() - started < 1
 
 
 def test_a_compressed_body_is_not_inflated_whole() -> None:
     bomb = gzip.compress(b" " * 10 * MANY)
-    started = time.process_time()
+    started = time.thread_time()
 
     assert classify(400, [(b"content-encoding", b"gzip")], bomb) is None
-    assert time.process_time() - started < 0.5
+    assert time.thread_time() - started < 0.5
 
 
 @given(st.binary(max_size=2_000) | st.text(max_size=500).map(str.encode), st.integers(100, 599))
