@@ -220,13 +220,14 @@ async def test_what_a_killed_worker_counted_stays_and_what_it_had_open_goes(
         async with asked_to_stream(client) as response:
             pieces = response.aiter_raw()
             await anext(pieces)
-            before = await figures(client)
+            await counted(client, "trimtab_requests_total", 4, route="default", action="pass", status="2xx")
+            before = await counted(client, "trimtab_streams_open", 1)
             killed = served.workers()
             for pid in killed:
                 os.kill(pid, signal.SIGKILL)
             with pytest.raises(httpx2.TransportError):
                 [piece async for piece in pieces]
-        after = await figures(client)
+        after = await counted(client, "trimtab_streams_open", 0)  # once both are missed
 
     assert before("trimtab_streams_open") == 1
     assert after("trimtab_streams_open") == 0
