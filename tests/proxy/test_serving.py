@@ -181,7 +181,9 @@ async def test_several_workers_have_one_audit_file_and_one_page_of_metrics(repli
     async with served.client() as client:
         answers = await asyncio.gather(*(post(client, body(dialogue(3), seed=n)) for n in range(40)))
         assert {answer.status_code for answer in answers} == {200}
-        seen = await counted(client, "trimtab_audit_records_total", 40, result="written")
+        await counted(client, "trimtab_audit_records_total", 40, result="written")
+        await counted(client, "trimtab_requests_total", 40, route="default", action="pass", status="2xx")
+        seen = await counted(client, "trimtab_requests_open", 0)
         again = await figures(client)
     folders = list((tmp_path / "temporary").glob("trimtab-metrics-*"))
     stop(served)
