@@ -1,12 +1,19 @@
 """Fixtures for tests that talk over real sockets, all of them on this machine."""
 
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 
 import pytest
 from fakes.server import serving
 from fakes.upstream import FakeUpstream, running
+from hypothesis import settings
 from starlette.types import ASGIApp
+
+# A change is judged by the same examples as the one before; HYPOTHESIS_PROFILE=random looks for new ones.
+settings.register_profile("steady", derandomize=True)
+settings.register_profile("random", derandomize=False)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 
 
 @pytest.fixture(autouse=True)

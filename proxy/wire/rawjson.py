@@ -2,8 +2,8 @@
 
 `msgspec` reads nested values as raw slices, whose order and lengths are enough to walk the text and recover every
 position. What it refuses although other parsers accept it is read from a stand-in of the same length: an escaped
-lone surrogate, half of an emoji cut in two, counts as U+FFFD. Bytes that are no UTF-8 count as U+FFFD too, and
-numbers out of range as float or infinity; all of that for reading only.
+lone surrogate, half of an emoji cut in two, counts as U+FFFD. Bytes that are no UTF-8 count as U+FFFD too, in a key as
+a question mark, and numbers out of range as float or infinity; all of that for reading only.
 """
 
 import json
@@ -160,7 +160,7 @@ def _tolerant(decoder: "msgspec.json.Decoder[Any]", raw: bytes) -> tuple[Any, by
     try:
         return _decoded(decoder, raw), raw
     except MalformedError:
-        text = _without_lone_surrogates(raw)
+        text = _all_utf8(_without_lone_surrogates(raw))
         if text == raw:
             raise
         return _decoded(decoder, text), text
@@ -181,6 +181,11 @@ def _decoded(decoder: "msgspec.json.Decoder[Any]", text: bytes) -> Any:
 
 def _without_lone_surrogates(raw: bytes) -> bytes:
     return _SURROGATE.sub(_replace_lone, raw)
+
+
+def _all_utf8(raw: bytes) -> bytes:
+    """`raw` with a question mark for each byte that is no UTF-8: as long as it was."""
+    return raw.decode("utf-8", "surrogateescape").encode("utf-8", "replace")
 
 
 def _replace_lone(match: re.Match[bytes]) -> bytes:

@@ -220,7 +220,7 @@ words = st.one_of(
     st.sampled_from(["\ud800", " " * 50, "=" * 50, "<|im_end|>", "😀" * 9, "\r\n\r\n", "e\u0301" * 9, "你好。"]),
 )
 json_values = st.recursive(
-    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), words),
+    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False, allow_infinity=False), words),
     lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(words, inner, max_size=3)),
     max_leaves=12,
 )
