@@ -17,7 +17,7 @@ COMPILE := UV_NO_CONFIG=1 UV_FIND_LINKS= $(BIN)/uv pip compile --quiet --univers
 	--no-header --no-annotate --no-emit-index-url
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-dev run test clients package sbom bench bench-full lint format docs lock clean
+.PHONY: help install install-dev run test clients package sbom audit bench bench-full lint format docs lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -43,6 +43,10 @@ package: install-dev .tools/.installed  ## build what is published, and install 
 sbom: .tools/.installed  ## write the bill of materials, dist/trimtab.cdx.json
 	@mkdir -p dist
 	.tools/bin/cyclonedx-py requirements --output-reproducible --pyproject pyproject.toml -o dist/trimtab.cdx.json requirements.lock
+
+# It asks a service on the internet, so no test does it.
+audit: .tools/.installed  ## look for known vulnerabilities in all that is locked; AUDIT_ARGS="-s osv" asks another service
+	@$(BIN)/python -m tools.audit $(AUDIT_ARGS)
 
 # What is measured of recorded conversations needs them: DATA=folder, see docs/benchmarks.md. MODEL_URL=http://.../v1 has a
 # model answer. ARGS="--resume" goes on after a stop.
