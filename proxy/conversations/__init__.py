@@ -33,6 +33,7 @@ GENERATIONS = 8
 """How many entries one prefix may have; what is decided beyond that is known to the worker that decided it."""
 
 
+DIGEST_MEMORY = 64  # bytes that the object of a digest takes
 NUMBER_BYTES = 100  # of an index in a set or a mapping, at the most
 DECODED_BYTES = 16 * 2**20
 """How much memory the entries that were in use last may take besides, ready to be used again."""
@@ -109,11 +110,7 @@ class Conversations:
         With the request's `carry`, those of messages that an earlier request had too are not worked out again.
         """
         root = identity.root(self._salt, route, tenant, session, variant)
-        if carry is None:
-            return identity.chain(root, digests)
-        chain = identity.chain(root, digests, carry.get(("chain", root)))
-        carry.put(("chain", root), chain)
-        return chain
+        return identity.chain(root, digests) if carry is None else chained(digests, root, carry)
 
     async def replay(self, chain: Chain) -> Known:
         """What is known of the conversation that a request continues.
@@ -307,6 +304,14 @@ class Conversations:
                 return winner
             hit, mark = replace(hit, generation=hit.generation + 1), None
         return hit
+
+
+def chained(digests: Sequence[bytes], root: bytes, carry: Carry) -> Chain:
+    """The digest of each prefix under `root`, those taken from `carry` that are there."""
+    known = carry.get(("chain", root))
+    chain = identity.chain(root, digests, known)
+    carry.put(("chain", root), chain, DIGEST_MEMORY * (len(chain) - len(known)))
+    return chain
 
 
 def _outranks(winner: Entry, known: Known, ledger: Ledger | None) -> bool:

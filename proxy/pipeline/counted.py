@@ -7,13 +7,15 @@ from proxy.tokens import Cache, Counter, media
 from proxy.wire.chat import UNKNOWN
 from proxy.wire.request import Chat
 
+_INTEGER = 32  # bytes that a number takes, at the most
+
 
 def tokens(chat: Chat, counter: Counter, counts: Cache) -> tuple[int, ...]:
     """The tokens of each message."""
     name = _name(counter)
     known: tuple[int, ...] = chat.carry.get(name)
     found = (*known, *counts.messages(counter, chat.messages[len(known) :]))
-    chat.carry.put(name, found)
+    chat.carry.put(name, found, _INTEGER * (len(found) - len(known)))
     return found
 
 
@@ -54,7 +56,7 @@ def unknown(chat: Chat) -> int:
     known: tuple[int, ...] = chat.carry.get("unknown")
     sums = accumulate((each.role == UNKNOWN for each in chat.messages[len(known) :]), initial=known[-1] if known else 0)
     found = (*known, *islice(sums, 1, None))
-    chat.carry.put("unknown", found)
+    chat.carry.put("unknown", found, _INTEGER * (len(found) - len(known)))
     return found[-1]
 
 

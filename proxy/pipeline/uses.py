@@ -8,6 +8,8 @@ from policies.mentions import Words, mentions, words
 from proxy.wire.grouping import Group
 from proxy.wire.request import Chat
 
+_AROUND = 350  # bytes of the objects around the words of a group and its places
+
 
 @dataclass(frozen=True, slots=True)
 class Said:
@@ -15,6 +17,11 @@ class Said:
 
     words: Words
     takes: "array[int]"  # a tuple of integers takes nine times the memory, and there may be millions of them
+
+    @property
+    def size(self) -> int:
+        """Bytes that it takes."""
+        return _AROUND + self.words.nbytes + self.takes.itemsize * len(self.takes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +52,7 @@ def said(chat: Chat) -> tuple[Said, ...]:
     values: list[Said | None] = [*known, *([None] * (len(messages) - len(known)))]
     for end, each in zip(ends[start:], made, strict=True):
         values[end] = each
-    chat.carry.put("said", values)
+    chat.carry.put("said", values, sum(each.size for each in made))
     return (*(each for each in found[:start] if each is not None), *made)
 
 

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from proxy.errors import TrimtabError
-from proxy.wire import rawjson
+from proxy.wire import rawjson, sizes
 from proxy.wire.chat import Message
 from proxy.wire.grouping import group
 from proxy.wire.history import History
@@ -190,7 +190,7 @@ def _messages(body: bytes, spans: Iterable[Span], memo: Memo[Any]) -> Iterator[M
         message = memo.get(key)
         if message is None:
             message = read_message(raw, key)
-            memo.put(key, message, len(raw))
+            memo.put(key, message, sizes.of_message(message))
         yield message
 
 

@@ -4,30 +4,35 @@ Clients send their whole history with every request. A body is found by a few of
 that it begins like another is then seen by comparing the two, byte for byte.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import accumulate, count, islice
 from threading import Lock
 
+from proxy.wire import sizes
+from proxy.wire.chat import Settings
 from proxy.wire.grouping import first_of
 from proxy.wire.memo import Memo
 from proxy.wire.request import Chat, Shared
 
 _LEAST = 1 << 12  # bytes; a smaller body is read as fast as it is found
 _SAMPLE = 64  # bytes looked at in each place
-_PER_MESSAGE = 1200  # bytes of objects around a short message: its own, its span, its group and its digests
+_PER_MESSAGE = 750  # bytes of objects around a message: its own, its span, its group and its digests
+_INTEGER = 32  # bytes
 _TRIES = 3  # bodies that are compared before the longest beginning found will do
 
 
 @dataclass(slots=True)
 class _Kept:
-    """A body that was read, the keys it stands under, and where the first media in it may begin."""
+    """A body that was read, its number, the keys it stands under, and where the first media in it may begin."""
 
     chat: Chat
     media: int | None
     keys: tuple[int, ...]
+    number: int
 
 
 class History:
-    """The most recently read requests, whose bodies and messages sum to at most `max_bytes`. Thread-safe.
+    """The most recently read requests, at most `max_bytes` with all that was worked out along them. Thread-safe.
 
     A request that goes on from another takes its place. One that alone is over a quarter of `max_bytes` is not kept.
     Raises ValueError if `max_bytes` is negative.
@@ -36,10 +41,16 @@ class History:
     def __init__(self, max_bytes: int = 64 * 2**20) -> None:
         self._kept = Memo[_Kept](max_bytes, gone=self._forget)
         self._by_key: dict[int, _Kept] = {}
+        self._numbers = count()
         self._lock = Lock()
 
     def __len__(self) -> int:
         return len(self._kept)
+
+    @property
+    def max_bytes(self) -> int:
+        """The bound."""
+        return self._kept.max_bytes
 
     @property
     def bytes_held(self) -> int:
@@ -67,22 +78,40 @@ class History:
     def put(self, chat: Chat, media: int | None) -> None:
         """Keep a request, in the place of those that it goes on from; `media` is where its first may begin."""
         keys = _keys(chat.body)
-        size = 2 * len(chat.body) + _PER_MESSAGE * len(chat.messages)
-        if not keys or not self._kept.takes(size):
+        if not keys:
             return
-        kept = _Kept(chat, media, keys)
+        size = len(chat.body) + _PER_MESSAGE * len(chat.messages) + _texts(chat) + chat.carry.size
+        if not self._kept.takes(size):
+            return
+        # Nobody asks for the settings of another request; decoded, schemas are many times their size.
+        kept = _Kept(replace(chat, settings=Settings()), media, keys, next(self._numbers))
         with self._lock:
-            for before in {id(each): each for key in keys if (each := self._by_key.get(key))}.values():
+            for before in {each.number: each for key in keys if (each := self._by_key.get(key))}.values():
                 if _goes_on(before.chat, chat):
-                    self._kept.drop(id(before))
+                    self._kept.drop(before.number)
                     self._forget(before)
             self._by_key |= dict.fromkeys(keys, kept)
-            self._kept.put(id(kept), kept, size)
+            self._kept.put(kept.number, kept, size)
+        number = kept.number
+        chat.carry.tell(lambda bytes_: self._grow(number, bytes_))
+
+    def _grow(self, number: int, size: int) -> None:
+        with self._lock:
+            self._kept.grow(number, size)
 
     def _forget(self, kept: _Kept) -> None:
         for key in kept.keys:
             if self._by_key.get(key) is kept:
                 del self._by_key[key]
+
+
+def _texts(chat: Chat) -> int:
+    """Bytes that the messages' texts take."""
+    known: tuple[int, ...] = chat.carry.get("bytes")
+    new = map(sizes.of_message, chat.messages[len(known) :])
+    found = (*known, *islice(accumulate(new, initial=known[-1] if known else 0), 1, None))
+    chat.carry.put("bytes", found, _INTEGER * (len(found) - len(known)))
+    return found[-1]
 
 
 def _keys(body: bytes) -> tuple[int, ...]:

@@ -31,6 +31,11 @@ class Memo(Generic[V]):
         return len(self._entries)
 
     @property
+    def max_bytes(self) -> int:
+        """The bound."""
+        return self._max_bytes
+
+    @property
     def bytes_held(self) -> int:
         """The sizes of all entries, bookkeeping included."""
         return self._bytes
@@ -57,13 +62,29 @@ class Memo(Generic[V]):
             replaced = self._entries.pop(key, None)
             self._entries[key] = (value, size)
             self._bytes += size - (replaced[1] if replaced else 0)
-            while self._bytes > self._max_bytes:
-                _, (value, freed) = self._entries.popitem(last=False)
-                self._bytes -= freed
-                self._gone(value)
+            self._make_room()
+
+    def grow(self, key: Hashable, size: int) -> None:
+        """What stands under `key` has become larger by `size` bytes; what was used least recently makes room."""
+        with self._lock:
+            if (entry := self._entries.get(key)) is None:
+                return
+            self._entries[key] = (entry[0], entry[1] + size)
+            self._bytes += size
+            if entry[1] + size > self._max_bytes // 4:
+                del self._entries[key]
+                self._bytes -= entry[1] + size
+                self._gone(entry[0])
+            self._make_room()
 
     def drop(self, key: Hashable) -> None:
         """Keep what stands under `key` no longer."""
         with self._lock:
             dropped = self._entries.pop(key, None)
             self._bytes -= dropped[1] if dropped else 0
+
+    def _make_room(self) -> None:
+        while self._bytes > self._max_bytes:
+            _, (value, freed) = self._entries.popitem(last=False)
+            self._bytes -= freed
+            self._gone(value)

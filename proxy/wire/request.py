@@ -1,12 +1,14 @@
 """A chat request as its bytes say it, and what is worked out along its messages for all requests that share them."""
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from proxy.wire.chat import Message, Settings
 from proxy.wire.grouping import Group
 from proxy.wire.rawjson import Span
+
+_POINTER = 8  # bytes
 
 
 class Carry:
@@ -16,22 +18,45 @@ class Carry:
     has in common with one that was read before, are there already. What is put is never changed.
     """
 
-    __slots__ = ("_before", "_own", "_shared")
+    __slots__ = ("_before", "_own", "_shared", "_sizes", "_told")
 
     def __init__(self, before: "Carry | None" = None, shared: int = 0) -> None:
         self._own: dict[Hashable, tuple[Any, ...]] = {}
         # Not `before` itself, which holds those of the request before it.
-        self._before: Mapping[Hashable, tuple[Any, ...]] = before._own if before is not None else {}
+        self._before: dict[Hashable, tuple[Any, ...]] = dict(before._own) if before is not None else {}
         self._shared = shared
+        known: dict[Hashable, tuple[int, int]] = before._sizes if before is not None else {}
+        self._sizes: dict[Hashable, tuple[int, int]] = {each: known[each] for each in self._before if each in known}
+        self._told: Callable[[int], None] | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes that all values take, an upper bound."""
+        return sum(size for _, size in self._sizes.values())
 
     def get(self, name: Hashable) -> tuple[Any, ...]:
         """The values that are known, of the first messages as many as there are values."""
         own = self._own.get(name)
         return own if own is not None else self._before.get(name, ())[: self._shared]
 
-    def put(self, name: Hashable, values: Iterable[Any]) -> None:
-        """Keep the values of all messages, for the requests that go on from this one too."""
-        self._own[name] = tuple(values)
+    def put(self, name: Hashable, values: Iterable[Any], size: int = 0) -> None:
+        """Keep the values of all messages, for the requests that go on from this one too.
+
+        Those of them that were not known take `size` bytes, beside a pointer to each.
+        """
+        made = tuple(values)
+        count, before = self._sizes.get(name, (0, 0))
+        known = count if name in self._own else min(count, self._shared)
+        total = (before * known // count if count else 0) + size + _POINTER * (len(made) - known)
+        self._own[name] = made
+        self._before.pop(name, None)
+        self._sizes[name] = (len(made), total)
+        if self._told is not None and total != before:
+            self._told(total - before)
+
+    def tell(self, grown: Callable[[int], None]) -> None:
+        """Call `grown` with the bytes by which the values grow from now on; they may shrink."""
+        self._told = grown
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy import wire
+from proxy import conversations, wire
 from proxy.conversations import identity
+from proxy.pipeline import counted, uses
+from proxy.tokens import Cache, counter
 from proxy.wire import NotChat
 from proxy.wire.grouping import first_of, group
 from proxy.wire.history import History
 from proxy.wire.memo import Memo
+from tests.proxy.held import bytes_of
 
 LONG = "The tide turns at the quay, and a crane lifts what its manifest names. " * 20
 
@@ -220,3 +223,56 @@ def test_what_follows_is_judged_as_ever(rest: bytes, media: bool) -> None:
     assert len(found.messages) == 8
     assert look(start + rest, history) == look(start + rest, None)
     assert read(start + rest, history) == read(start + rest, None)
+
+
+TIDES = "The tide turns at the quay, and a crane lifts what its manifest names. " * 4
+SAID = {
+    "English": TIDES,
+    "short": "Aye.",
+    "Chinese": "潮水今天很高，我们必须等到下午才能进港卸货。" * 10,
+    "a smile in ASCII": f"🙂 {TIDES}",
+    "one part of many": "é" * 300,
+}
+TOOLS = [{"type": "function", "function": {"name": f"f{n}", "parameters": {"a": {"b": [n, {}]}}}} for n in range(200)]
+
+
+@pytest.mark.parametrize("length", [pytest.param(40, id="few"), pytest.param(700, id="many")])
+@pytest.mark.parametrize("said", SAID)
+def test_what_is_held_is_counted_with_all_that_is_carried_along(said: str, length: int) -> None:
+    history, counts = History(2**30), Cache()
+    for number in range(700 // length):
+        texts = (f"{SAID[said]} {number}.{n} {n * n}" * (1 + n % 2) for n in range(length))
+        messages = [{"role": ("user", "assistant")[n % 2], "content": text} for n, text in enumerate(texts)]
+        content = json.dumps({"model": "a", "tools": TOOLS, "messages": messages}, ensure_ascii=False).encode()
+        chat = wire.parse(content, None, history)
+        for model in ("gpt-4o", "mistral-large"):
+            counted.tokens(chat, counter(model), counts)
+        counted.guesses(chat), counted.openings(chat), counted.unknown(chat)
+        root = identity.root(b"salt", "main")
+        conversations.chained(counted.canonicals(chat), root, chat.carry)
+        uses.said(chat)
+        del chat
+
+    taken = bytes_of(history)
+    assert taken <= history.bytes_held <= 2 * taken
+
+
+def test_what_is_carried_along_makes_room() -> None:
+    history = History(max_bytes=2**20)
+    chats = [wire.parse(request(talk(12, f"{number} ")), None, history) for number in range(12)]
+    assert len(history) == 12
+    for chat in chats[6:]:
+        chat.carry.put("much", [b"x" * 8000] * 12, 12 * 8000)
+        assert history.bytes_held <= 2**20
+    assert 1 < len(history) < 12
+    assert history.find(request(talk(14, "0 "))) is None
+    assert history.find(request(talk(14, "11 "))) is not None
+
+
+def test_values_that_are_taken_over_are_counted_once() -> None:
+    history = History(2**30)
+    for length in range(8, 40):
+        chat = wire.parse(request(talk(length)), None, history)
+        known = chat.carry.get("n")
+        chat.carry.put("n", [*known, *(bytes(1000) for _ in range(length - len(known)))], 1000 * (length - len(known)))
+        assert chat.carry.size == pytest.approx(1050 * length, rel=0.05)

@@ -84,3 +84,28 @@ def test_what_is_too_large_is_known_beforehand() -> None:
 
     memo.put(b"k", "large", 1401)
     assert len(memo) == 0
+
+
+def test_what_grows_makes_room_as_what_is_put_does() -> None:
+    gone: list[str] = []
+    memo: Memo[str] = Memo(max_bytes=8000, gone=gone.append)
+    for key in "abcd":
+        memo.put(key, key, 1300)
+    for key in "bcd":
+        memo.grow(key, 100)
+    memo.grow("d", -1)
+    memo.grow("nobody", 5000)
+    assert (gone, len(memo), memo.bytes_held) == ([], 4, 7899)
+
+    memo.grow("a", 100)
+    memo.put("e", "e", 0)
+    assert (gone, memo.get("d"), memo.bytes_held) == (["a"], "d", 6599)
+
+
+def test_what_has_grown_over_its_share_is_not_kept() -> None:
+    gone: list[str] = []
+    memo: Memo[str] = Memo(max_bytes=8000, gone=gone.append)
+    memo.put("a", "a", 1300)
+    memo.grow("a", 101)
+
+    assert (gone, memo.get("a"), memo.bytes_held) == (["a"], None, 0)
