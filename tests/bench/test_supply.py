@@ -77,5 +77,23 @@ def test_nothing_is_there_when_it_is_cold(embedder: Counting, disk: DiskVectors)
     assert embedder.made == ["before"]
 
 
+def test_a_repeated_request_gets_what_the_first_one_got_without_the_wait(embedder: Counting, disk: DiskVectors) -> None:
+    supply = Supply(disk, State.PREPARED)
+    supply.renew(["before"])
+    supply.known(wanted("before", "prompt"))
+    supply.vectors(wanted("prompt"), 10)
+    assert supply.spared_s == 0
+    supply.repeat()
+    embedder.made.clear()
+
+    assert set(supply.known(wanted("before", "prompt"))) == {key("before")}
+    assert set(supply.vectors(wanted("prompt", "late"), 10)) == {key("prompt")}
+    assert embedder.made == []
+    assert supply.spared_s > 0
+
+    supply.renew()
+    assert supply.known(wanted("before", "prompt")) == {}
+
+
 def test_without_vectors_there_are_no_embeddings() -> None:
     assert Supply(None).embeddings is None
