@@ -59,9 +59,9 @@ def decode(body: bytes, content_encoding: str, limit: int) -> Decoded | Undecoda
     """
     if not codings.names(content_encoding):
         return Decoded(body, coded=False)
-    decoder = codings.decoder(content_encoding)
+    decoder = codings.decoder(content_encoding, limit)
     if decoder is None:
-        return Undecodable(f"content-encoding: unknown coding in {content_encoding!r}")
+        return Undecodable(f"content-encoding: unknown coding, or too many, in {content_encoding[:200]!r}")
     parts: list[bytes] = []
     size = 0
     try:
@@ -70,6 +70,8 @@ def decode(body: bytes, content_encoding: str, limit: int) -> Decoded | Undecoda
             if size > limit:
                 raise _too_large(limit, None)
             parts.append(part)
+    except codings.TooLargeError:
+        raise _too_large(limit, None) from None
     except codings.CorruptError as error:
         return Undecodable(f"content-encoding: body is not {content_encoding}: {error}")
     if not decoder.complete:

@@ -1,7 +1,8 @@
 """Content codings undone piece by piece: gzip, deflate (zlib or raw), br and zstd, also stacked.
 
 Nothing is inflated ahead of its reader: a piece is made when it is asked for, and pieces are of `PIECE` bytes at most
-(zstd: of 4 MB). So whoever counts the pieces and stops in time is safe from decompression bombs.
+(zstd: of 4 MB). So whoever counts the pieces and stops in time is safe from decompression bombs. What makes no pieces
+is bounded here: what lies between two codings of a stack, streams without content in a row, and the number of codings.
 """
 
 import zlib
@@ -14,12 +15,20 @@ import zstandard
 PIECE = 1 << 16
 # One zstd block of four bytes may hold 128 KB, and its decoder has no output limit: small bites bound the piece.
 _ZSTD_BITE = 1 << 7
+# zlib copies what it has not come to each time that it returns: large bodies are given to it by and by.
+_ZLIB_BITE = PIECE
+_MEMBERS = 1 << 16  # in a row; who compresses in parallel makes one of each 64 KB or more
+_CODINGS = 8
 # RFC 9659: decoders of the content coding need no more than 8 MB of window.
 _ZSTD_WINDOW = 1 << 23
 
 
 class CorruptError(ValueError):
     """Bytes that are not what their coding says."""
+
+
+class TooLargeError(ValueError):
+    """What lies between two codings is larger than anything that could come out of it may be."""
 
 
 class Decoder(Protocol):
@@ -42,8 +51,13 @@ class _Zlib:
         self._gzip = coding == "gzip"
         self._state = zlib.decompressobj(wbits=31) if self._gzip else None
         self._head = b""
+        self._members = 1
 
     def feed(self, data: bytes) -> Iterator[bytes]:
+        for start in range(0, len(data), _ZLIB_BITE):
+            yield from self._bite(data[start : start + _ZLIB_BITE])
+
+    def _bite(self, data: bytes) -> Iterator[bytes]:
         if self._state is None:
             self._head += data
             if len(self._head) < 2:
@@ -55,6 +69,7 @@ class _Zlib:
             if self._state.eof:
                 if not self._gzip or not data.strip(b"\0"):
                     return  # padding after the end is no harm
+                self._members = _one_more(self._members)
                 self._state = zlib.decompressobj(wbits=31)
             try:
                 piece = self._state.decompress(data, PIECE)
@@ -102,6 +117,7 @@ class _Brotli:
 class _Zstd:
     def __init__(self) -> None:
         self._state = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW).decompressobj()
+        self._frames = 1
 
     def feed(self, data: bytes) -> Iterator[bytes]:
         try:
@@ -109,6 +125,7 @@ class _Zstd:
                 bite = data[start : start + _ZSTD_BITE]
                 while bite:
                     if self._state.eof:
+                        self._frames = _one_more(self._frames)
                         self._state = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW).decompressobj()
                     piece = self._state.decompress(bite)
                     bite = self._state.unused_data if self._state.eof else b""
@@ -125,8 +142,10 @@ class _Zstd:
 class _Stack:
     """Codings applied one after the other, undone from the last."""
 
-    def __init__(self, decoders: list[Decoder]) -> None:
+    def __init__(self, decoders: list[Decoder], limit: int | None) -> None:
         self._decoders = decoders
+        self._limit = limit
+        self._between = [0] * len(decoders)
 
     def feed(self, data: bytes) -> Iterator[bytes]:
         return self._through(data, len(self._decoders) - 1)
@@ -134,6 +153,9 @@ class _Stack:
     def _through(self, data: bytes, place: int) -> Iterator[bytes]:
         for piece in self._decoders[place].feed(data):
             if place:
+                self._between[place] += len(piece)
+                if self._limit is not None and self._between[place] > self._limit:
+                    raise TooLargeError
                 yield from self._through(piece, place - 1)
             else:
                 yield piece
@@ -149,10 +171,16 @@ def names(content_encoding: str) -> list[str]:
     return [name.removeprefix("x-") for name in listed if name and name != "identity"]
 
 
-def decoder(content_encoding: str) -> Decoder | None:
-    """What undoes the codings of a Content-Encoding field; None if one of them is not known."""
+def decoder(content_encoding: str, limit: int | None = None) -> Decoder | None:
+    """What undoes the codings of a Content-Encoding field; None if one of them is not known, or they are too many.
+
+    What lies between two codings may have `limit` bytes: it raises TooLargeError beyond.
+    """
     decoders: list[Decoder] = []
-    for name in names(content_encoding):
+    listed = names(content_encoding)
+    if len(listed) > _CODINGS:
+        return None
+    for name in listed:
         match name:
             case "gzip" | "deflate":
                 decoders.append(_Zlib(name))
@@ -162,4 +190,10 @@ def decoder(content_encoding: str) -> Decoder | None:
                 decoders.append(_Zstd())
             case _:
                 return None
-    return decoders[0] if len(decoders) == 1 else _Stack(decoders)
+    return decoders[0] if len(decoders) == 1 else _Stack(decoders, limit)
+
+
+def _one_more(members: int) -> int:
+    if members == _MEMBERS:
+        raise CorruptError(f"more than {_MEMBERS:,} streams in a row")
+    return members + 1

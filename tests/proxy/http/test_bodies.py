@@ -120,6 +120,38 @@ def test_bombs_are_not_inflated(coding) -> None:
     assert max(len(piece) for piece, _ in zip(decoder.feed(bomb), range(20), strict=False)) <= 5 << 20
 
 
+@pytest.mark.parametrize("coding", ["gzip", "zstd"])
+def test_streams_without_content_in_a_row_come_to_an_end(coding) -> None:
+    """They count as nothing, so no limit of bytes would end them."""
+    result = bodies.decode(PACK[coding](b"") * 200_000 + PACK[coding](BODY), coding, 1 << 20)
+
+    assert isinstance(result, Undecodable)
+    assert "streams in a row" in result.reason
+
+
+@pytest.mark.parametrize("coding", ["gzip, gzip", "gzip, zstd", "gzip, br, zstd"])
+def test_what_lies_between_two_codings_is_bounded_too(coding) -> None:
+    """Here much that comes to nothing: an empty stream and its padding."""
+    first, *rest = codings.names(coding)
+    between = PACK[first](b"") + bytes(8 << 20)
+    for name in rest:
+        between = brotli.compress(between, quality=1) if name == "br" else PACK[name](between)
+
+    with pytest.raises(ClientError, match="at most"):
+        bodies.decode(between, coding, 1 << 20)
+
+
+def test_no_more_codings_are_undone_than_anybody_would_stack() -> None:
+    packed = BODY
+    for _ in range(1500):
+        packed = gzip.compress(packed, compresslevel=0)
+
+    result = bodies.decode(packed, ", ".join(["gzip"] * 1500), 1 << 20)
+
+    assert isinstance(result, Undecodable)
+    assert len(result.reason) < 300
+
+
 @settings(max_examples=60, deadline=None)
 @given(data=st.binary(max_size=300), coding=st.sampled_from(["gzip", "deflate", "br", "zstd"]))
 def test_any_bytes_decode_or_say_why_not(data, coding) -> None:
