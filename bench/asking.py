@@ -4,7 +4,7 @@ import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from bench.cache import defaults
 from bench.data import Conversation, prefixes
@@ -15,12 +15,16 @@ from policies.fifo import Fifo
 from policies.greedy import evict_lowest
 from policies.plan import Plan
 from policies.types import Context, Need, Slot, Window
+from proxy import wire
 from proxy.conversations import Conversations
 from proxy.pipeline import Pipeline
 from proxy.pipeline.intake import Incoming
 from proxy.pipeline.outcome import Outcome
 from proxy.route import Mode, Route
 from proxy.stores.memory import MemoryStore
+from proxy.wire.memo import Memo
+
+_READ = Memo[Any]()
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +135,9 @@ async def asked(
             if supply.state is State.COLD:
                 supply.renew()
             outcome = await send(body)
-            kept = verbatim(body, outcome.body)
-            found.append(Sent(kept, outcome.tokens_after or window, seconds[-1], outcome.body))
+            kept = verbatim(wire.parse(body, _READ).messages, outcome.body)
+            tokens, bounded = outcome.tokens_after or window, route.mode is not Mode.OFF
+            found.append(Sent(kept, tokens, seconds[-1], outcome.body, bounded=bounded))
         return Asked(found, seconds)
     finally:
         await store.close()

@@ -8,16 +8,19 @@
 A FILE is JSON lines of recorded conversations: `{id, messages, tools?, qas: [{question, evidence, evidence_mode?}]}`
 or `{id, request, deps: [{at, sources}]}` (see bench/facts.py). Each question is appended as the last user message, and
 the request is trimmed to a share of its whole size, everything included. Evidence counts where the message is sent
-verbatim, kept or quoted. What is pinned can be more than a budget: `over` is the share of requests that could not be
-brought down to it, and `oracle`, which knows the evidence, shows what pins leave room for.
+verbatim, kept or quoted, or where a call's value is in what is left of it. What may neither go nor be cut (tool
+schemas, pinned messages, assistant texts among the last slots) can be more than a budget: such requests cannot fit, and
+are left out of all rows alike; the table says how many can. Of these, `over` is the share that was not brought down to
+the budget, which counts as nothing kept. `oracle`, which knows the evidence, shows what pins leave room for.
 
 With `--replay` the conversation is sent turn by turn with what was decided remembered and the settings of a route by
 default; its window is that share of its size, and each question is asked at its end, so that every cut was made before
 it. There `tail` is a cut that keeps the newest, at the same thresholds and with the same recall, and `newest` the same
 without recall.
 
-Besides the names of policies there are `identity`, `tail` (a cut that keeps the newest), `oracle`, and the rankings
-`relevance` and `lexical` (the same without vectors), filled into the budget by score.
+Besides the names of policies there are `identity` (all, whatever the budget), `tail` (instructions and the newest
+without a gap, even if the task is lost), `oracle`, and the rankings `relevance` and `lexical` (the same without
+vectors), filled into the budget by score.
 
 Vectors are `waited` for, `prepared` (those of what came before the prompt are there, or with `--replay` those that the
 turns from `warn` on had made; the rest within the time limit) or `cold` (none are there, and the time limit holds; with
@@ -93,7 +96,13 @@ def main(
     except PolicyError as error:
         raise typer.BadParameter(f"{error}; or one of {', '.join(OWN)}", param_hint="--policies") from None
     setup = evidence.Setup(
-        names=names, shares=shares, states=states_of(states), every=every, settings=settings, routes=routes
+        names=names,
+        shares=shares,
+        states=states_of(states),
+        every=every,
+        settings=settings,
+        routes=routes,
+        floor=asking.route("newest", settings) if replay else None,
     )
     figures: dict[str, Any] = {}
     with found.stoppable():
@@ -105,7 +114,7 @@ def main(
             }
             show(
                 Console(),
-                f"{name}: evidence kept in %, {wanted} requests (over: % above the budget)",
+                f"{name}: evidence kept in %, {_fitting(figures[name], wanted)} (over: % of these above it)",
                 ["", *(f"{share:.0%}" for share in shares), "over"],
                 _rows(figures[name]),
                 markdown,
@@ -170,11 +179,23 @@ def results_of(path: Path | None, resume: bool) -> Results:
         raise typer.BadParameter(str(error), param_hint="--results") from None
 
 
+def _fitting(figures: dict[str, dict[str, dict[str, Any]]], wanted: int) -> str:
+    """How many requests there were, and how many of them can fit into each budget."""
+    able = [str(cell["requests"]) for cell in next(iter(figures.values())).values()]
+    if set(able) == {str(wanted)}:
+        return f"{wanted} requests"
+    return f"of {wanted} requests the {'/'.join(able)} that can fit"
+
+
+def _shown(figure: float | None, digits: int) -> str:
+    return "–" if figure is None else f"{figure:.{digits}f}"
+
+
 def _rows(figures: dict[str, dict[str, dict[str, Any]]]) -> Iterable[Sequence[str]]:
     for name, by_share in figures.items():
         cells = list(by_share.values())
-        over = "/".join(f"{cell['over']:.0f}" for cell in cells)
-        yield [name, *(f"{cell['kept']:.1f}" for cell in cells), over]
+        over = "/".join(_shown(cell["over"], 0) for cell in cells)
+        yield [name, *(_shown(cell["kept"], 1) for cell in cells), over]
 
 
 if __name__ == "__main__":

@@ -79,8 +79,8 @@ def figures(folder: Path, source: str) -> Figures | None:
 def budget(axes: Any, evidence: Figures) -> None:
     """Evidence kept against the budget."""
     for name, by_share in evidence["rows"].items():
-        shares = [100 * float(share) for share in by_share]
-        kept = [cell["kept"] for cell in by_share.values()]
+        points = {100 * float(share): cell["kept"] for share, cell in by_share.items() if cell["kept"] is not None}
+        shares, kept = [*points], [*points.values()]
         grey = {"color": "0.5", "linestyle": BOUNDS[name]} if name in BOUNDS else {}
         axes.plot(shares, kept, marker="o", label=name, **grey)
     axes.set(xlabel="budget, % of the conversation", ylabel="evidence kept, %", title=evidence["data"])
@@ -92,7 +92,7 @@ def cache(axes: Any, replayed: Figures, cached: Figures) -> None:
     """Evidence kept against the cached share, one point a policy that both have."""
     for name, by_share in replayed["rows"].items():
         row = cached.get(f"policy: {name}")
-        if row is None or SHARE not in by_share:
+        if row is None or SHARE not in by_share or by_share[SHARE]["kept"] is None:
             continue
         point = (100 * row["hit"], by_share[SHARE]["kept"])
         axes.plot(*point, "o")

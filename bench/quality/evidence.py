@@ -38,7 +38,7 @@ class Setup:
     """What is to be measured: ways by name, under budgets as shares, with vectors in some states.
 
     Of a conversation's probes every `every`-th is taken. `routes` are those of the ways, by name, where conversations
-    are replayed, under `settings`.
+    are replayed, under `settings`; `floor` is then the one that tells whether a probe can fit at all, for all of them.
     """
 
     names: tuple[str, ...]
@@ -47,6 +47,7 @@ class Setup:
     every: int = 1
     settings: str = ""
     routes: Mapping[str, Route] | None = None
+    floor: Route | None = None
 
     @property
     def rows(self) -> list[Row]:
@@ -65,7 +66,7 @@ class Setup:
     def key(self, name: str, conversation: Conversation, row: Row) -> dict[str, Any]:
         """What one measurement is of."""
         return {
-            "measure": "evidence" if self.routes is None else "evidence, replayed",
+            "measure": "evidence in what fits" if self.routes is None else "evidence in what fits, replayed",
             "file": name,
             "conversation": conversation.id,
             "data": fingerprint(conversation.record),
@@ -101,9 +102,7 @@ def measure(
     ]
     if vectors is not None:
         _embed(name, vectors, todo, slots="relevance" in setup.names)
-    measured = (
-        _cut(todo, setup, vectors) if setup.routes is None else _replayed(todo, setup.routes, setup.shares, vectors)
-    )
+    measured = _cut(todo, setup, vectors) if setup.routes is None else _replayed(todo, setup, vectors)
     with bar(f"{name}: requests", sum(len(task.asked) for task in todo)) as advance:
         for task, tallies in zip(todo, measured, strict=True):
             results.put(setup.key(name, task.conversation, task.row), [tally.sums() for tally in tallies])
@@ -146,22 +145,24 @@ def _cut(todo: Sequence[Task], setup: Setup, vectors: DiskVectors | None) -> Ite
         for each in views[task.conversation.id]:
             targets = [int(share * each.window.used) for share in setup.shares]
             for tally, one, target in zip(tallies, chosen[task.row](each, targets), targets, strict=True):
-                tally.add(each.probe, one, target)
+                tally.add(each.probe, one, target, each.bounds(target).least)
         yield tallies
 
 
-def _replayed(
-    todo: Sequence[Task], routes: Mapping[str, Route], shares: Sequence[float], vectors: DiskVectors | None
-) -> Iterator[list[Tally]]:
-    """Each task with its conversation sent turn by turn, in windows of these shares of its size."""
+def _replayed(todo: Sequence[Task], setup: Setup, vectors: DiskVectors | None) -> Iterator[list[Tally]]:
+    """Each task with its conversation sent turn by turn, in windows of the shares of its size."""
+    routes = setup.routes or {}
+    views: dict[str, list[View]] = {}
     for task in todo:
         supply = Supply(vectors, task.row.state)
         route = asking.way(routes[task.row.name], task.asked)
         size = replaying.size(task.conversation)
-        tallies = [Tally() for _ in shares]
-        for tally, share in zip(tallies, shares, strict=True):
+        if task.conversation.id not in views:
+            views = {task.conversation.id: [view(probe, setup.floor or route) for probe in task.asked]}
+        tallies = [Tally() for _ in setup.shares]
+        for tally, share in zip(tallies, setup.shares, strict=True):
             window = int(share * size)
             found = asyncio.run(asking.asked(task.conversation, task.asked, route, window, supply))
-            for probe, one in zip(task.asked, found.sent, strict=True):
-                tally.add(probe, one, window)
+            for each, one in zip(views[task.conversation.id], found.sent, strict=True):
+                tally.add(each.probe, one, window, each.bounds(window).least)
         yield tallies

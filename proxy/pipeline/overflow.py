@@ -70,10 +70,17 @@ def _cuts(
 
 def least(prompt: Prompt, window: Window, count: Callable[[str], int]) -> int:
     """The fewest tokens that evicting and truncating may leave of a prompt."""
-    held = {slot.id for slot in window.slots if not slot.evictable}
-    messages = dict(_open(prompt, window, held))
-    freed = sum(_shorten(message, window.used, 0, count)[1] for message in messages.values())
-    return window.overhead + sum(slot.tokens for slot in window.slots if not slot.evictable) - freed
+    stays = sum(slot.tokens for slot in window.slots if not slot.evictable)
+    return window.overhead + stays - sum(freeable(prompt, window, count).values())
+
+
+def freeable(prompt: Prompt, window: Window, count: Callable[[str], int]) -> Mapping[str, int]:
+    """How many tokens truncating may free of each protected slot, by id."""
+    found = {slot.id: 0 for slot in window.slots if slot.protected and not slot.pinned}
+    owner = {index: slot_id(group) for group in prompt.groups for index in group.messages}
+    for index, message in _open(prompt, window, found.keys()):
+        found[owner[index]] += _shorten(message, window.used, 0, count)[1]
+    return found
 
 
 def _open(prompt: Prompt, window: Window, among: Set[str] | None = None) -> Iterator[tuple[int, Message]]:

@@ -20,7 +20,10 @@ CHAT: list[dict[str, Any]] = [
     {"role": "user", "content": "Good evening!"},
     {"role": "assistant", "content": "Good evening to you."},
     {"role": "user", "content": FACT},
-    {"role": "assistant", "content": "Noted."},
+    {
+        "role": "assistant",
+        "content": "Noted.",
+    },
     *(
         {"role": role, "content": f"Chapter {i} of the novel was longer than the one before it, said reader {i}."}
         for i in range(20)
@@ -72,7 +75,8 @@ def test_evidence_is_kept_by_those_who_can_know_it(way: str, kept: bool) -> None
     (sent,) = ways([way], None)[way](seen, [target])
 
     assert (3 in sent.kept) is kept
-    assert way == "identity" or sent.tokens <= target
+    assert sent.bounded is (way != "identity")
+    assert not sent.bounded or sent.tokens <= target
     assert {0, len(CHAT)} <= sent.kept
 
 
@@ -81,14 +85,85 @@ def test_unknown_ways_are_refused() -> None:
         ways(["newest"], None)
 
 
-def test_a_tally_weighs_facts() -> None:
+@pytest.mark.parametrize(
+    ("sent", "kept", "over"),
+    [
+        pytest.param(Sent(frozenset({3}), 10), 100.0, 0.0, id="fits"),
+        pytest.param(Sent(frozenset({2}), 10), 0.0, 0.0, id="lost"),
+        pytest.param(Sent(frozenset({3}), 21), 0.0, 100.0, id="over"),
+        pytest.param(Sent(frozenset({3}), 21, bounded=False), 100.0, 100.0, id="not-bounded"),
+    ],
+)
+def test_what_does_not_fit_keeps_nothing(sent: Sent, kept: float, over: float) -> None:
     tally = Tally()
     one, _ = probes(conversation(RECORD))
 
-    tally.add(one, Sent(frozenset({3}), 10, 0.001), 20)
-    tally.add(one, Sent(frozenset({2}), 30, 0.003), 20)
+    tally.add(one, sent, 20, least=20)
 
-    assert tally.figures() == {"kept": 50.0, "over": 50.0, "tokens": 20, "ms": 2.0, "categories": {"place": 50.0}}
+    figures = tally.figures()
+    assert (figures["kept"], figures["over"], figures["requests"]) == (kept, over, 1)
+
+
+def test_a_tally_weighs_facts_and_leaves_out_what_cannot_fit() -> None:
+    tally, more = Tally(), Tally()
+    one, _ = probes(conversation(RECORD))
+
+    tally.add(one, Sent(frozenset({3}), 10, 0.001), 20)
+    tally.add(one, Sent(frozenset({3}), 30, 0.003), 20)
+    more.add(one, Sent(frozenset({3}), 30, 0.003), 20, least=21)
+    tally.merge(more.sums())
+
+    assert tally.figures() == {
+        "kept": 50.0,
+        "over": 50.0,
+        "requests": 2,
+        "cannot_fit": 1,
+        "tokens": 20,
+        "ms": 2.0,
+        "categories": {"place": 50.0},
+    }
+    assert more.figures()["kept"] is None
+
+
+@pytest.mark.parametrize(
+    ("left", "kept"), [("Order #W81 of May\n[… 90 characters left out here …]", 100.0), ("Nothing of it", 0.0)]
+)
+def test_a_value_counts_where_it_is_left_of_a_message_that_was_cut(left: str, kept: float) -> None:
+    tally = Tally()
+    deps = [{"at": 10, "sources": [3], "value": "#W81"}]
+    [probe] = probes(conversation({"id": "agent-1", "request": {"messages": CHAT}, "deps": deps}))
+    body = json.dumps({"messages": [{"role": "system", "content": "Not #W81"}, {"role": "user", "content": left}]})
+
+    tally.add(probe, Sent(frozenset({0}), 10, body=body.encode()), 20)
+
+    assert tally.figures()["kept"] == kept
+
+
+TOOLS = [{"type": "function", "function": {"name": "find", "description": "Finds a file. " * 60, "parameters": {}}}]
+
+
+@pytest.mark.parametrize(("tools", "words"), [([], 30), (TOOLS, 30), ([], 2_000)], ids=["plain", "schemas", "results"])
+def test_an_oracle_fits_whatever_can_fit_and_nothing_else_can(tools: list[Any], words: int) -> None:
+    """A protected result may be cut, so that what is said to be the least is what the pipeline comes down to."""
+    calls = [{"id": "c", "type": "function", "function": {"name": "find", "arguments": "{}"}}]
+    loop = [
+        {"role": "assistant", "content": None, "tool_calls": calls},
+        {"role": "tool", "tool_call_id": "c", "content": "found in box seven " * (words // 4)},
+    ]
+    messages = [*CHAT, {"role": "user", "content": "Find it."}, *loop * 4]
+    deps = [{"at": len(messages), "sources": [3], "value": FACT}]
+    record = {"id": "a", "request": {"messages": messages, "tools": tools}, "deps": deps}
+    [probe] = probes(conversation(record))
+    seen = view(probe, bench_route(create("fifo")))
+    least = seen.bounds(seen.window.used // 2).least
+    chosen = ways(["oracle", "fifo"], None)
+
+    for target in (least, least - 1):
+        fits = seen.bounds(target).least <= target
+        assert fits is (target == least)
+        (known,), (sent,) = chosen["oracle"](seen, [target]), chosen["fifo"](seen, [target])
+        assert (known.tokens <= target) is fits
+        assert (sent.tokens <= target) is fits
 
 
 def test_the_command_prints_a_table_and_writes_figures(tmp_path: Path) -> None:
