@@ -49,13 +49,14 @@ audit: .tools/.installed  ## look for known vulnerabilities in all that is locke
 	@$(BIN)/python -m tools.audit $(AUDIT_ARGS)
 
 # What is measured of recorded conversations needs them: DATA=folder, see docs/benchmarks.md. MODEL_URL=http://.../v1 has a
-# model answer. ARGS="--resume" goes on after a stop.
-SUITE = $(BIN)/python -m bench.suite $(if $(DATA),--data "$(DATA)") $(if $(MODEL_URL),--model-url "$(MODEL_URL)") $(ARGS)
+# model answer, PEERS=folder has other proxies measured too. ARGS="--resume" goes on after a stop.
+SUITE = $(BIN)/python -m bench.suite $(if $(DATA),--data "$(DATA)") $(if $(MODEL_URL),--model-url "$(MODEL_URL)") \
+	$(if $(PEERS),--peers "$(PEERS)") $(ARGS)
 
 bench: install-dev  ## measure speed, cache and quality on samples; DATA=folder of conversations, MODEL_URL=http://.../v1
 	$(SUITE)
 
-bench-full: install-dev  ## the same on everything there is: every figure of docs/benchmarks.md, in some hours
+bench-full: install-dev  ## the same on everything there is: every figure of docs/benchmarks.md, in about an hour
 	$(SUITE) --full
 
 lint: install-dev  ## format check, linter, types

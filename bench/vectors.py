@@ -9,8 +9,10 @@ import numpy as np
 
 from proxy.embeddings import Embedder, Vectors, key
 from proxy.embeddings.sentence import SentenceTransformerEmbedder
+from proxy.wire.memo import Memo
 
 BATCH = 32
+PATIENCE_S = 60.0  # for another process to have written its batch
 
 
 def folder() -> Path:
@@ -22,18 +24,21 @@ def folder() -> Path:
 class DiskVectors:
     """The vectors of an embedder; those that were made before come from `path`. Itself an embedder, for the pipeline.
 
-    May be used from any thread, by one at a time.
+    May be used from any thread, by one at a time, and `path` by any number of processes.
     """
 
     def __init__(self, embedder: Embedder, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._embedder = embedder
-        self._disk = sqlite3.connect(path, check_same_thread=False)
+        self._disk = sqlite3.connect(path, timeout=PATIENCE_S, check_same_thread=False)
+        self._disk.execute("PRAGMA journal_mode=WAL")  # who reads does not wait for who writes
+        self._disk.execute("PRAGMA synchronous=NORMAL")
         self._disk.execute(
             "CREATE TABLE IF NOT EXISTS vectors (model TEXT, key BLOB, data BLOB, pieces INT, "
             "PRIMARY KEY (model, key)) WITHOUT ROWID"
         )
         self._known: dict[bytes, Vectors] = {}
+        self._reads = Memo[bool]()  # a long conversation is looked through for each of its questions
 
     @property
     def name(self) -> str:
@@ -42,7 +47,11 @@ class DiskVectors:
 
     def reads(self, text: str) -> bool:
         """What the embedder says."""
-        return self._embedder.reads(text)
+        found = self._reads.get(text)
+        if found is None:
+            found = self._embedder.reads(text)
+            self._reads.put(text, found, len(text))
+        return found
 
     def embed(self, texts: Sequence[str]) -> list[Vectors]:
         """The vectors of texts, made where they are not known yet."""
