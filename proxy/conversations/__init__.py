@@ -34,7 +34,6 @@ GENERATIONS = 8
 
 
 DIGEST_MEMORY = 64  # bytes that the object of a digest takes
-NUMBER_BYTES = 100  # of an index in a set or a mapping, at the most
 DECODED_BYTES = 16 * 2**20
 """How much memory the entries that were in use last may take besides, ready to be used again."""
 
@@ -289,7 +288,7 @@ class Conversations:
         entry = Entry(ledger=known.ledger if ledger is None else ledger, conversation=name, seen=known.seen)
         generation = known.generation + 1 if known.index == last else 0
         value = encode(entry, self._seal)
-        self._decoded.put(value, entry, len(value) + NUMBER_BYTES * entry.ledger.numbers)
+        self._decoded.put(value, entry, len(value) + entry.size)
         return _Hit(last, generation, entry, value)
 
     async def _settle(self, chain: Chain, hit: _Hit, known: Known, ledger: Ledger | None, mark: Mark | None) -> _Hit:

@@ -24,7 +24,8 @@ _LOWEST = 19
 class Counts:
     """What became of the work so far; `dropped` found no room, `outrun` was replaced or thrown away.
 
-    `waiting` is what is to be done, `busy` the same with what is being done.
+    `waiting` is what is to be done, `busy` the same with what is being done. `held` is how much work there is with
+    what runs and what is parked, and `bytes` what it keeps in memory.
     """
 
     done: int = 0
@@ -33,27 +34,39 @@ class Counts:
     outrun: int = 0
     waiting: int = 0
     busy: int = 0
+    held: int = 0
+    bytes: int = 0
 
 
 class _Job:
-    __slots__ = ("wanted", "work")
+    __slots__ = ("size", "wanted", "work")
 
-    def __init__(self, work: Work) -> None:
+    def __init__(self, work: Work, size: int) -> None:
         self.work = work
+        self.size = size
         self.wanted = True
 
 
-class Background:
-    """A queue of at most `size` conversations' work; safe to use from any thread. Raises ValueError for a size below 1.
+def _nothing(wanted: Wanted) -> None:
+    """Work that is over."""
 
-    The thread starts with the first work and does not keep the process alive.
+
+class Background:
+    """A queue of at most `size` conversations' work; safe to use from any thread.
+
+    What waits and what is parked, which keep requests in memory, come to at most `max_bytes` together. The thread
+    starts with the first work and does not keep the process alive. Raises ValueError for a bound below 1.
     """
 
-    def __init__(self, *, size: int = 256) -> None:
-        if size < 1:
-            raise ValueError(f"size: must be at least 1, got {size}")
+    def __init__(self, *, size: int = 256, max_bytes: int = 64 * 2**20) -> None:
+        for bound, value in (("size", size), ("max_bytes", max_bytes)):
+            if value < 1:
+                raise ValueError(f"{bound}: must be at least 1, got {value}")
         self._size = size
+        self.max_bytes = max_bytes
         self._waiting: OrderedDict[bytes, _Job] = OrderedDict()
+        self._parked: OrderedDict[bytes, _Job] = OrderedDict()
+        self._bytes = 0
         self._running: tuple[bytes, _Job] | None = None
         self._change = threading.Condition()
         self._thread: threading.Thread | None = None
@@ -64,33 +77,45 @@ class Background:
     def counts(self) -> Counts:
         """For metrics."""
         with self._change:
+            busy = len(self._waiting) + (self._running is not None)
             return Counts(
                 done=self._done,
                 failed=self._failed,
                 dropped=self._dropped,
                 outrun=self._outrun,
                 waiting=len(self._waiting),
-                busy=len(self._waiting) + (self._running is not None),
+                busy=busy,
+                held=busy + len(self._parked),
+                bytes=self._bytes + (self._running[1].size if self._running is not None else 0),
             )
 
-    def put(self, conversation: bytes, work: Work) -> bool:
+    def put(self, conversation: bytes, work: Work, size: int = 0) -> bool:
         """Queue work for a conversation, in the place of what waits or runs for it; False once closed.
 
-        Where the queue is full, the work that has waited longest is dropped.
+        It keeps `size` bytes in memory. Where the queue is full, the work that has waited longest is dropped.
         """
         with self._change:
             if self._closed:
                 return False
             self._outdate(conversation)
-            while len(self._waiting) >= self._size:
-                self._waiting.popitem(last=False)
-                self._dropped += 1
-            self._waiting[conversation] = _Job(work)
-            if self._thread is None or not self._thread.is_alive():
-                self._thread = threading.Thread(target=self._run, name="trimtab-background", daemon=True)
-                self._thread.start()
-            self._change.notify()
+            self._add(self._waiting, conversation, _Job(work, size))
+            self._wake()
             return True
+
+    def park(self, conversation: bytes, work: Work, size: int = 0) -> None:
+        """Keep work for a conversation until it is resumed, or dropped as what waits is."""
+        with self._change:
+            if not self._closed:
+                self._remove(self._parked, conversation)
+                self._add(self._parked, conversation, _Job(work, size))
+
+    def resume(self, conversation: bytes) -> None:
+        """Queue the work that was parked for a conversation, if it still is."""
+        with self._change:
+            job = self._remove(self._parked, conversation)
+            if job is not None:
+                self._add(self._waiting, conversation, job)
+                self._wake()
 
     def discard(self, conversation: bytes) -> None:
         """Throw away a conversation's work: it has moved on, or a turn is in flight."""
@@ -101,8 +126,10 @@ class Background:
         """Throw everything away and wait for the work that runs; False if it still does after `timeout_s`."""
         with self._change:
             self._closed = True
-            self._outrun += len(self._waiting)
+            self._outrun += len(self._waiting) + len(self._parked)
             self._waiting.clear()
+            self._parked.clear()
+            self._bytes = 0
             if self._running is not None:
                 self._running[1].wanted = False
             self._change.notify()
@@ -112,9 +139,33 @@ class Background:
         thread.join(timeout_s)
         return not thread.is_alive()
 
+    def _add(self, queue: OrderedDict[bytes, _Job], conversation: bytes, job: _Job) -> None:
+        self._outrun += self._remove(queue, conversation) is not None
+        queue[conversation] = job
+        self._bytes += job.size
+        while len(queue) > self._size:
+            self._drop(queue)
+        while self._bytes > self.max_bytes:
+            self._drop(self._parked or self._waiting)
+
+    def _drop(self, queue: OrderedDict[bytes, _Job]) -> None:
+        self._remove(queue, next(iter(queue)))
+        self._dropped += 1
+
+    def _remove(self, queue: OrderedDict[bytes, _Job], conversation: bytes) -> _Job | None:
+        job = queue.pop(conversation, None)
+        self._bytes -= job.size if job is not None else 0
+        return job
+
+    def _wake(self) -> None:
+        if self._thread is None or not self._thread.is_alive():
+            self._thread = threading.Thread(target=self._run, name="trimtab-background", daemon=True)
+            self._thread.start()
+        self._change.notify()
+
     def _outdate(self, conversation: bytes) -> None:
-        if self._waiting.pop(conversation, None) is not None:
-            self._outrun += 1
+        for queue in (self._waiting, self._parked):
+            self._outrun += self._remove(queue, conversation) is not None
         if self._running is not None and self._running[0] == conversation:
             self._running[1].wanted = False
 
@@ -126,8 +177,10 @@ class Background:
                 self._change.wait()
             if self._closed:
                 return None
-            self._running = self._waiting.popitem(last=False)
-            return self._running[1]
+            conversation, job = self._waiting.popitem(last=False)
+            self._bytes -= job.size
+            self._running = (conversation, job)
+            return job
 
     def _run(self) -> None:
         with suppress(OSError, AttributeError):  # Linux gives each thread a priority; elsewhere it stays as it is
@@ -140,3 +193,4 @@ class Background:
                 self._failed += bool(faults.names)
                 self._done += not faults.names and job.wanted
                 self._outrun += not faults.names and not job.wanted
+                job.work = _nothing  # what it kept in memory is not kept until there is more to do

@@ -12,6 +12,13 @@ from proxy.conversations.ledger import Ledger
 MAX_RUNS = 64
 """How many times a conversation keeps: beyond that the older half forgets every second one."""
 
+_AROUND = 700  # bytes of an entry that holds nothing
+_RUN = 140  # and of each run of times
+_NOTE = 400
+_COVERED = 40
+_QUOTE = 180
+_HELD = 140  # of an index in a set or a mapping
+
 
 class Seen(NamedTuple):
     """The messages from index `first` on, up to the next run, were first seen at unix time `at`, in seconds."""
@@ -34,6 +41,14 @@ class Entry:
     ledger: Ledger
     conversation: str = ""
     seen: Runs = ()
+
+    @property
+    def size(self) -> int:
+        """Bytes that it takes in memory, an upper bound."""
+        ledger = self.ledger
+        held = len(ledger.drops) + len(ledger.clears) + 3 * len(ledger.truncations)
+        notes = sum(_NOTE + _COVERED * len(note.covers) + _QUOTE * len(note.quotes) for note in ledger.notes)
+        return _AROUND + _RUN * len(self.seen) + _HELD * held + notes
 
 
 class Status(StrEnum):

@@ -48,12 +48,6 @@ class Ledger:
     truncations: Mapping[int, tuple[Truncation, ...]] = field(default_factory=dict)
     notes: tuple[Note, ...] = ()
 
-    @property
-    def numbers(self) -> int:
-        """How many indexes it holds, about: what its size in memory goes with."""
-        quoted = sum(len(note.covers) + 3 * len(note.quotes) for note in self.notes)
-        return len(self.drops) + len(self.clears) + 4 * len(self.truncations) + quoted
-
     def rendered(self, messages: Sequence[Message], keys: Keys) -> Iterator[tuple[Note, str]]:
         """The notes with their texts; those left out that cannot be rendered any more."""
         for note in self.notes:

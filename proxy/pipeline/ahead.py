@@ -24,6 +24,7 @@ from proxy.route import OnOverflow
 from proxy.tokens import Cache
 from proxy.wire import grouping
 from proxy.wire.chat import Message
+from proxy.wire.history import size_of
 
 ANEW = 1.25  # times as many slots as when clusters were made: then they are made anew
 
@@ -68,7 +69,7 @@ class Ahead:
         def work(message: Message | None, job: Job) -> None:
             self._prepare(message, job, plans=plans)
 
-        preparation.put(chain, reply, work)
+        preparation.put(chain, reply, work, size_of(self.reading.chat))
 
     @property
     def _warn(self) -> float:
@@ -89,7 +90,7 @@ class Ahead:
             self.gatherer.rate(messages, self.incoming.route.ratings)
         if trimming.dense and job.wanted:
             self.gatherer.read_closely(messages, lambda: job.wanted)
-            self.gatherer.prepare(messages, then=lambda: job.later(lambda: self._cluster(reply, job)))
+            self.gatherer.prepare(messages, then=job.later(lambda: self._cluster(reply, job)))
 
     def _plan(self, reply: Message | None, job: Job) -> None:
         """The next normal cut, with room for one turn more."""

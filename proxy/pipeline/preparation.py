@@ -10,11 +10,12 @@ import json
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from threading import Lock
 from typing import Any, ClassVar
 
 from policies.errors import PlanError
-from policies.plan import Plan, apply, check
+from policies.plan import Plan, Summarize, apply, check
 from policies.turns import INSTRUCTIONS
 from policies.types import Clusterer, Context, Need, Policy, Slot, Window
 from proxy.conversations.background import Background, Wanted
@@ -28,12 +29,19 @@ from proxy.wire.messages import read_message
 LOOK = 64  # how many of a request's newest digests are looked up: more messages than a turn adds
 MOST_BYTES = 8 * 2**20  # a larger request is not kept in memory for this
 _SLOT_BYTES = 120  # of an entry of clusters by slot
+_ACTION_BYTES = 300  # of an action of a plan, its reason apart
 
 
 @dataclass(frozen=True, slots=True)
 class _Made:
     plan: Plan
     decision: str
+
+    @property
+    def size(self) -> int:
+        """Bytes that the plan takes."""
+        slots = sum(len(each.slots) for each in self.plan.actions if isinstance(each, Summarize))
+        return _SLOT_BYTES * slots + sum(_ACTION_BYTES + len(each.reason) for each in self.plan.actions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,10 +126,11 @@ def serves(made: Plan, window: Window, target: int, context: Context) -> bool:
 class Job:
     """What is being prepared for one conversation, as long as it is `wanted`."""
 
-    def __init__(self, preparation: "Preparation", request: bytes, key: bytes) -> None:
+    def __init__(self, preparation: "Preparation", request: bytes, key: bytes, size: int = 0) -> None:
         self._preparation = preparation
         self._request = request
         self._key = key
+        self._size = size
 
     @property
     def wanted(self) -> bool:
@@ -136,9 +145,12 @@ class Job:
         """Keep clusters."""
         self._preparation.keep_clusters(self._request, self._key, made)
 
-    def later(self, work: Callable[[], None]) -> None:
-        """Go on with the work some time later, from any thread; not where the conversation has moved on."""
-        self._preparation.again(self._request, self._key, work)
+    def later(self, work: Callable[[], None]) -> Callable[[], None]:
+        """What goes on with the work, from any thread; it does nothing where the conversation has moved on.
+
+        Until then the work is kept as work that waits is: within bounds.
+        """
+        return self._preparation.later(self._request, self._key, work, self._size)
 
 
 Preparing = Callable[[Message | None, Job], None]
@@ -146,40 +158,48 @@ Preparing = Callable[[Message | None, Job], None]
 
 
 class Preparation:
-    """Prepares on `background`, and keeps the last `size` plans and clusters of `cluster_bytes`.
+    """Prepares on `background`, and keeps plans of `plan_bytes` and clusters of `cluster_bytes`.
 
-    Without `plans` there are parts alone. Raises ValueError for a size below 1.
+    At most `size` conversations are prepared for at a time. Without `plans` there are parts alone. Raises ValueError
+    for a size below 1.
     """
 
     def __init__(
-        self, background: Background, *, size: int = 1_000, plans: bool = True, cluster_bytes: int = 16 * 2**20
+        self,
+        background: Background,
+        *,
+        size: int = 1_000,
+        plans: bool = True,
+        plan_bytes: int = 16 * 2**20,
+        cluster_bytes: int = 16 * 2**20,
     ) -> None:
         if size < 1:
             raise ValueError(f"size: must be at least 1, got {size}")
         self.plans = plans
+        self.made = Memo[_Made](plan_bytes)
+        self.clustered = Memo[Clusters](cluster_bytes)
         self._background = background
         self._size = size
-        self._made: OrderedDict[bytes, _Made] = OrderedDict()
-        self._clusters = Memo[Clusters](cluster_bytes)
         self._waiting: OrderedDict[bytes, bytes] = OrderedDict()  # the last digest of a request, and that of its reply
         self._lock = Lock()
 
-    def put(self, request: Chain, reply: Mapping[str, Any] | None, preparing: Preparing) -> None:
-        """Prepare for what follows `request` and its `reply`."""
+    def put(self, request: Chain, reply: Mapping[str, Any] | None, preparing: Preparing, size: int = 0) -> None:
+        """Prepare for what follows `request` and its `reply`; `size` bytes are kept in memory for that."""
         key, raw = request[-1], b""
         if reply is not None:
             (key,) = chain(request[-1], (digest(reply),))
             raw = json.dumps(reply, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+        size += len(raw)
 
         def work(wanted: Wanted) -> None:
-            preparing(read_message(raw, raw_digest(raw)) if raw else None, Job(self, request[-1], key))
+            preparing(read_message(raw, raw_digest(raw)) if raw else None, Job(self, request[-1], key, size))
 
         with self._lock:
             self._waiting[request[-1]] = key
             self._waiting.move_to_end(request[-1])
             if len(self._waiting) > self._size:
                 self._waiting.popitem(last=False)
-        self._background.put(key, work)
+        self._background.put(key, work, size)
 
     def begin(self, request: Chain) -> None:
         """A turn begins: work for what it goes on from, or asks again, is thrown away."""
@@ -190,13 +210,12 @@ class Preparation:
 
     def take(self, request: Chain, decision: str) -> Plan | None:
         """The plan for the longest prefix that has one, if it was made under the ledger of `decision`."""
-        with self._lock:
-            made = next((self._made[digest] for digest in _newest(request) if digest in self._made), None)
+        made = next((found for digest in _newest(request) if (found := self.made.get(digest)) is not None), None)
         return made.plan if made is not None and made.decision == decision else None
 
     def clusters(self, request: Chain) -> Clusters | None:
         """The clusters of the longest prefix that has any."""
-        return next((found for digest in _newest(request) if (found := self._clusters.get(digest)) is not None), None)
+        return next((found for digest in _newest(request) if (found := self.clustered.get(digest)) is not None), None)
 
     def waits(self, request: bytes, key: bytes) -> bool:
         """Whether what follows a request is still to be prepared for."""
@@ -205,21 +224,21 @@ class Preparation:
 
     def keep_plan(self, request: bytes, key: bytes, plan: Plan, decision: str) -> None:
         """Keep a plan under `key`, unless the conversation has moved on."""
-        with self._lock:
-            if self._waiting.get(request) == key:
-                self._made[key] = _Made(plan, decision)
-                if len(self._made) > self._size:
-                    self._made.popitem(last=False)
+        if self.waits(request, key):
+            made = _Made(plan, decision)
+            self.made.put(key, made, made.size)
 
     def keep_clusters(self, request: bytes, key: bytes, made: Clusters) -> None:
         """Keep clusters under `key`, unless the conversation has moved on."""
         if self.waits(request, key):
-            self._clusters.put(key, made, _SLOT_BYTES * len(made.by_slot))
+            self.clustered.put(key, made, _SLOT_BYTES * len(made.by_slot))
 
-    def again(self, request: bytes, key: bytes, work: Callable[[], None]) -> None:
-        """Do more for a conversation in the background, unless it has moved on."""
-        if self.waits(request, key):
-            self._background.put(key, lambda wanted: work())
+    def later(self, request: bytes, key: bytes, work: Callable[[], None], size: int = 0) -> Callable[[], None]:
+        """What does more for a conversation in the background, unless it has moved on; it keeps no work itself."""
+        if not self.waits(request, key):
+            return lambda: None
+        self._background.park(key, lambda wanted: work(), size)
+        return partial(self._background.resume, key)
 
     def close(self) -> None:
         """Throw away what waits."""

@@ -80,7 +80,7 @@ class History:
         keys = _keys(chat.body)
         if not keys:
             return
-        size = len(chat.body) + _PER_MESSAGE * len(chat.messages) + _texts(chat) + chat.carry.size
+        size = size_of(chat)
         if not self._kept.takes(size):
             return
         # Nobody asks for the settings of another request; decoded, schemas are many times their size.
@@ -103,6 +103,11 @@ class History:
         for key in kept.keys:
             if self._by_key.get(key) is kept:
                 del self._by_key[key]
+
+
+def size_of(chat: Chat) -> int:
+    """Bytes that a request takes in memory with all that was worked out along it, its settings apart."""
+    return len(chat.body) + _PER_MESSAGE * len(chat.messages) + _texts(chat) + chat.carry.size
 
 
 def _texts(chat: Chat) -> int:

@@ -3,6 +3,7 @@
 import os
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -200,3 +201,58 @@ def test_the_thread_has_the_lowest_priority_and_the_process_its_own(make: Callab
 def test_a_queue_of_nothing_is_refused() -> None:
     with pytest.raises(ValueError, match="size: must be at least 1, got 0"):
         Background(size=0)
+
+
+def test_what_waits_and_what_is_parked_keeps_so_many_bytes_at_the_most(make: Callable[..., Background]) -> None:
+    queue = make(max_bytes=1000)
+    done: list[str] = []
+    busy = Busy(queue)
+    queue.park(b"p", note(done, "p"), 400)
+    queue.put(b"a", note(done, "a"), 300)
+    queue.put(b"b", note(done, "b"), 300)
+    assert (queue.counts.bytes, queue.counts.held) == (1000, 4)
+    queue.put(b"c", note(done, "c"), 300)
+    assert (queue.counts.bytes, queue.counts.dropped) == (900, 1), "what is parked makes room first"
+    queue.put(b"c", note(done, "c again"), 300)
+    queue.put(b"d", note(done, "d"), 500)
+    queue.put(b"e", note(done, "e"), 1001)
+    queue.put(b"f", note(done, "f"), 10)
+    queue.resume(b"p")
+    busy.go.set()
+    finish(queue)
+
+    assert done == ["f"]
+    assert queue.counts.bytes == 0
+    with pytest.raises(ValueError, match="max_bytes: must be at least 1, got 0"):
+        Background(max_bytes=0)
+
+
+def test_what_is_parked_waits_until_it_is_resumed(make: Callable[..., Background]) -> None:
+    queue = make(size=2)
+    done: list[str] = []
+    for name in ("a", "b", "c"):
+        queue.park(name.encode(), note(done, name), 10)
+    finish(queue)
+    assert (done, queue.counts.held, queue.counts.dropped) == ([], 2, 1)
+    for name in ("a", "b"):
+        queue.resume(name.encode())
+    finish(queue)
+    assert done == ["b"]
+    queue.discard(b"c")
+    queue.resume(b"c")
+    finish(queue)
+
+    assert (done, queue.counts.bytes) == (["b"], 0)
+
+
+def test_work_that_is_over_keeps_nothing_in_memory(make: Callable[..., Background]) -> None:
+    class Body:
+        """A request."""
+
+    queue, over = make(), threading.Event()
+    body = Body()
+    weakref.finalize(body, over.set)
+    queue.put(b"a", lambda _, body=body: None)  # type: ignore[misc]
+    del body
+
+    assert over.wait(SOON)

@@ -4,7 +4,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.conversations.known import MAX_RUNS, Known, Move, Runs, Seen, extend, hold
+from policies.types import Kind
+from proxy.conversations.known import MAX_RUNS, Entry, Known, Move, Runs, Seen, extend, hold
+from proxy.conversations.ledger import Ledger, Truncation
+from proxy.conversations.ledger_codec import decode, encode
+from proxy.conversations.notes import Note, Quote
+from tests.proxy.held import bytes_of
 
 
 @pytest.mark.parametrize(
@@ -70,3 +75,41 @@ def test_the_newest_messages_keep_their_exact_times() -> None:
         runs = extend(runs, 2 * turn, 2 * turn + 2, 10 * turn)
 
     assert [Known(seen=runs).first_seen(2 * turn) for turn in range(480, 500)] == [10 * t for t in range(480, 500)]
+
+
+ENTRIES = {
+    "nothing decided": Entry(ledger=Ledger(), seen=(Seen(0, 1_700_000_000),)),
+    "often seen": Entry(ledger=Ledger(), seen=tuple(Seen(n * 7 + 300, 1_700_000_000 + n) for n in range(64))),
+    "some dropped": Entry(
+        ledger=Ledger(decision="0" * 16, length=600, drops=frozenset(range(300, 320))),
+        conversation="1" * 16,
+        seen=tuple(Seen(n * 70, 1_700_000_000 + n) for n in range(8)),
+    ),
+    "much quoted": Entry(
+        ledger=Ledger(
+            decision="0" * 16,
+            length=3000,
+            drops=frozenset(range(300, 2900)),
+            clears=dict.fromkeys(range(2900, 2950), "cleared"),
+            truncations={n: (Truncation(0, n, n + 400),) for n in range(2950, 2960)},
+            notes=tuple(
+                Note(
+                    kind=Kind.SUMMARY,
+                    before=2900 + k,
+                    quotes=tuple(Quote(n, 300 + n, 500 + n) for n in range(300 + k, 340 + k)),
+                    covers=tuple(range(300 + k, 700 + k)),
+                )
+                for k in range(4)
+            ),
+        ),
+        conversation="1" * 16,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_an_entry_takes_what_is_counted_of_it(name: str) -> None:
+    entry = decode(encode(ENTRIES[name], None), None)  # so that it shares nothing with what made it
+    assert entry is not None
+
+    assert bytes_of(entry) <= entry.size <= 2 * bytes_of(entry) + 1000

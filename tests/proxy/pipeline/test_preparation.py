@@ -9,7 +9,7 @@ import pytest
 
 from policies import registry
 from policies.fifo import Fifo
-from policies.plan import Evict, Plan
+from policies.plan import Evict, Plan, Summarize
 from policies.types import Clusterer, Context, Slot, Window
 from proxy.conversations.background import Background
 from proxy.conversations.identity import chain
@@ -18,6 +18,7 @@ from proxy.wire.canonical import digest
 from proxy.wire.chat import Message as Read
 from tests.fakes.upstream import Exchange, FakeUpstream
 from tests.proxy.dialogues import Message, assistant, system, user, words
+from tests.proxy.held import bytes_of
 from tests.proxy.proxied import Records, Start
 from tests.proxy.talks import Talk, answering, chunks, dumped, size
 from tests.validator import worsened
@@ -108,17 +109,48 @@ def test_when_a_turn_begins_the_work_on_its_conversation_is_thrown_away(
     assert preparation.take(longer(first, REPLY, user("And?")), "") is None
 
 
-def test_only_so_many_plans_are_kept(background: Background) -> None:
-    preparation, planner = Preparation(background, size=2), Planner()
+def test_plans_are_kept_as_far_as_they_take_so_many_bytes(background: Background) -> None:
+    long = Plan("fifo", tuple(Evict(f"m{n}", n / 7, f"the oldest but {n}") for n in range(100)))
+    preparation, planner = Preparation(background, plan_bytes=150_000), Planner(long)
     planner.go.set()
-    firsts = [request(text) for text in "abc"]
+    firsts = [request(str(number)) for number in range(9)]
     for first in firsts:
         preparation.put(first, REPLY, planner)
         settle(background, planner)
 
-    assert [preparation.take(longer(first, REPLY), "") for first in firsts] == [None, PLAN, PLAN]
+    kept = [preparation.take(longer(first, REPLY), "") for first in firsts]
+    assert kept == [None] * 5 + [long] * 4
+    assert bytes_of(preparation.made, without=[long]) < preparation.made.bytes_held <= 150_000
+    planner.plan = Plan("fifo", long.actions * 3)
+    preparation.put(firsts[0], REPLY, planner)
+    settle(background, planner)
+    assert preparation.take(longer(firsts[0], REPLY), "") is None, "one that is huge pushes nothing out"
+
+
+def test_a_plan_takes_what_is_counted_of_it(background: Background) -> None:
+    made = Plan(
+        "hybrid",
+        (
+            *(
+                Evict(f"m{n}", n / 7, f"priority {n}, used {n * n} turns ago by something else")
+                for n in range(300, 400)
+            ),
+            *(
+                Summarize(tuple(f"m{n}" for n in range(k, k + 40)), f"a topic of {k}", 500 + k)
+                for k in range(400, 900, 40)
+            ),
+        ),
+    )
+    preparation, planner, first = Preparation(background), Planner(made), request("a")
+    preparation.put(first, REPLY, planner)
+    settle(background, planner)
+
+    assert bytes_of(made) <= preparation.made.bytes_held <= 2 * bytes_of(made)
+
+
+def test_so_many_conversations_are_prepared_for_at_a_time() -> None:
     with pytest.raises(ValueError, match="size: must be at least 1, got 0"):
-        Preparation(background, size=0)
+        Preparation(Background(), size=0)
 
 
 def test_clusters_hold_whatever_was_decided_and_their_work_goes_on_in_pieces(background: Background) -> None:
@@ -126,7 +158,7 @@ def test_clusters_hold_whatever_was_decided_and_their_work_goes_on_in_pieces(bac
     jobs: list[Job] = []
     preparation.put(first, None, lambda reply, job: jobs.append(job))
     settle(background, Planner())
-    jobs[0].later(lambda: jobs[0].clusters(made))
+    jobs[0].later(lambda: jobs[0].clusters(made))()
     settle(background, Planner())
 
     assert preparation.clusters(first) == made
@@ -142,12 +174,27 @@ def test_once_a_turn_begins_nothing_more_is_kept_or_begun(background: Background
     preparation.begin(longer(first, REPLY, user("And?")))
     jobs[0].clusters(Clusters({"m1": 0}, 1))
     jobs[0].plan(PLAN, "")
-    jobs[0].later(lambda: jobs.append(jobs[0]))
+    jobs[0].later(lambda: jobs.append(jobs[0]))()
     settle(background, Planner())
 
     onward = longer(first, REPLY)
     assert not jobs[0].wanted
     assert (preparation.clusters(onward), preparation.take(onward, ""), len(jobs)) == (None, None, 1)
+
+
+def test_work_that_goes_on_later_is_thrown_away_when_a_turn_begins(background: Background) -> None:
+    preparation, first, done = Preparation(background), request("a"), list[str]()
+    jobs: list[Job] = []
+    preparation.put(first, REPLY, lambda reply, job: jobs.append(job), 500)
+    settle(background, Planner())
+    resume = jobs[0].later(lambda: done.append("went on"))
+    assert background.counts.bytes >= 500
+    preparation.begin(longer(first, REPLY, user("And?")))
+    assert (background.counts.bytes, background.counts.held) == (0, 0)
+    resume()
+    settle(background, Planner())
+
+    assert done == []
 
 
 def window(*tokens: int, pinned: int | None = None) -> Window:
@@ -197,7 +244,7 @@ async def prepared(records: Records, count: int) -> list[str]:
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """What would be done in the background is done before the answer ends, so that nothing has to be waited for."""
 
-    def put(self: Background, conversation: bytes, work: Callable[[Callable[[], bool]], None]) -> bool:
+    def put(self: Background, conversation: bytes, work: Callable[[Callable[[], bool]], None], size: int = 0) -> bool:
         work(lambda: True)
         return True
 
