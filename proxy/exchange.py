@@ -3,7 +3,7 @@
 import asyncio
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from starlette.types import Receive, Scope, Send
@@ -99,6 +99,7 @@ class Exchange:
         await self._hand_on(reply, current, scope, receive, send)
 
     async def _hand_on(self, reply: Reply, outcome: Outcome, scope: Scope, receive: Receive, send: Send) -> None:
+        self._sent(outcome)
         reader = Reader(headers.text(reply.headers, b"content-type"), headers.text(reply.headers, b"content-encoding"))
         relay = Relay(
             reply,
@@ -118,6 +119,11 @@ class Exchange:
         if self._span is not None:
             self._span.answered(reply.status)
         return reply
+
+    def _sent(self, outcome: Outcome) -> None:
+        """Let go of what is not needed again: nothing is sent a second time once an answer is handed on."""
+        self._raw, outcome.body = b"", b""
+        self._incoming = replace(self._incoming, body=b"", peek=None)
 
     async def _again(self, outcome: Outcome, reply: Reply) -> Outcome | None:
         """What to send instead, where the upstream says that the prompt was too long and trimming can help."""
@@ -175,6 +181,7 @@ class Exchange:
         if self._span is not None:
             with Faults().guard("tracing"):
                 self._span.end(record)
+        outcome.over()
 
     def _learn_from(self, outcome: Outcome, reading: Reading, status: int) -> bool:
         """Learn from usage and errors; True if the upstream silently took only a part of the prompt."""

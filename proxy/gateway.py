@@ -142,6 +142,12 @@ class Gateway:
 
     async def _chat(self, scope: Scope, receive: Receive, send: Send, span: "RequestSpan | None" = None) -> None:
         """Trim a chat request as its route says and relay the answer."""
+        # In a method of its own, so that no frame keeps the body for as long as the answer takes.
+        exchange, outcome = await self._decided(scope, receive, span)
+        await exchange.relay(outcome, scope, receive, send)
+
+    async def _decided(self, scope: Scope, receive: Receive, span: "RequestSpan | None") -> tuple[Exchange, Outcome]:
+        """Read a chat request, and decide what is sent of it."""
         fields: Headers = scope["headers"]
         raw = await bodies.read(receive, self._max_body_bytes, fields)
         coding = headers.text(fields, b"content-encoding")
@@ -178,8 +184,7 @@ class Gateway:
         except ClientError as error:
             self._record_refusal(found.route, model, error)
             raise
-        exchange = Exchange(self._parts, upstream, _target(scope, found), incoming, raw, key, span)
-        await exchange.relay(outcome, scope, receive, send)
+        return Exchange(self._parts, upstream, _target(scope, found), incoming, raw, key, span), outcome
 
     async def _look(self, body: bytes | None) -> _Look:
         if body is None:

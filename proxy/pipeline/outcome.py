@@ -151,6 +151,15 @@ class Outcome:
             values.append(("faults", ",".join(self.faults)))
         return [(f"x-trimtab-{name}".encode(), str(value).encode()) for name, value in values]
 
+    def over(self) -> None:
+        """Let go of the request: all that was to be said of it has been said.
+
+        A finished request may be part of a cycle, and would keep its messages in memory until the collector comes.
+        """
+        self.body, self.prompt, self.window, self.fates = b"", None, None, {}
+        self.notes_made = self.notes_gone = ()
+        self.turn = self.teach = self.after = self.prepare = None
+
     def record(self, *, everything: bool = False, content: bool = False, most: int | None = None) -> dict[str, object]:
         """The audit record without the fields that only the end of the turn or the writer knows.
 

@@ -1,13 +1,19 @@
 """Chat requests through the whole application, over real sockets."""
 
 import asyncio
+import gc
 import gzip
 import json
+import sys
 from typing import Any
 
 import openai
 import pytest
 
+from policies.types import Window
+from proxy.pipeline.intake import Incoming
+from proxy.pipeline.outcome import Outcome
+from proxy.pipeline.prompt import Prompt
 from tests.fakes.upstream import Exchange, FakeUpstream
 from tests.proxy.dialogues import agent, body, dialogue, user
 from tests.proxy.proxied import Records, Start, post
@@ -446,3 +452,45 @@ async def test_what_the_proxys_own_paths_do_not_offer_is_told_in_openais_shape(
     assert response.json()["error"]["type"] == "invalid_request_error"
     assert "GET" in response.headers["allow"]
     assert upstream.exchanges == []
+
+
+async def test_a_request_that_is_answered_leaves_nothing_to_the_collector(start: Start, records: Records) -> None:
+    """Else its messages stay in memory until the collector comes, which with much in memory it seldom does."""
+    client = await start(SMALL)
+    await post(client, body(dialogue(20)))
+    gc.collect()
+    gc.disable()
+    try:
+        response = await post(client, body(dialogue(30)))
+        assert response.headers["x-trimtab-action"] == "trimmed"
+        await records.get(2)
+        left = [each for each in gc.get_objects() if isinstance(each, Outcome | Prompt | Window | Incoming)]
+    finally:
+        gc.enable()
+
+    assert left == []
+
+
+async def test_a_body_is_let_go_of_before_its_answer_ends(
+    start: Start, upstream: FakeUpstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = body([user("Which berth? " * 100)])
+    client = await start()
+    go = asyncio.Event()
+
+    async def read(*_: object) -> bytes:
+        return whole
+
+    async def handler(exchange: Exchange) -> None:
+        await exchange.start(200, ("Content-Type", "text/event-stream"), ("Content-Length", "14"))
+        await go.wait()
+        await exchange.send(b"data: [DONE]\n\n")
+
+    upstream.handler = handler
+    monkeypatch.setattr("proxy.gateway.bodies.read", read)
+    held = sys.getrefcount(whole)
+    async with client.stream("POST", "/v1/chat/completions", content=b"{}") as response:
+        assert response.status_code == 200
+        assert sys.getrefcount(whole) == held
+        go.set()
+        await response.aread()
