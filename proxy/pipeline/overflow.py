@@ -37,13 +37,12 @@ def truncate(
 
     Oldest first, until the prompt is down to `room` tokens. Where that leaves it over its budget though every string
     is down to SHORTEST characters, they are cut harder, again oldest first, until it is within: to 64, then to nothing
-    but the marker. If even so it is not, they are left as they were before that.
+    but the marker. If even so it is not, there are none: an upstream that takes it all the same gets them whole.
     """
-    gentle = used, found = _cuts(prompt, window, {}, window.used, room, SHORTEST, count)
+    used, found = _cuts(prompt, window, {}, window.used, room, SHORTEST, count)
     for shortest in HARDER:
         used, found = _cuts(prompt, window, found, used, window.budget, shortest, count)
-    _, found = gentle if used > window.budget else (used, found)
-    return {index: cuts for index, (cuts, _) in found.items()}
+    return {} if used > window.budget else {index: cuts for index, (cuts, _) in found.items()}
 
 
 def _cuts(
