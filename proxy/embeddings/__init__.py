@@ -21,14 +21,16 @@ import numpy as np
 import structlog
 from numpy.typing import NDArray
 
+from proxy.embeddings.batches import Pace, batch
+from proxy.embeddings.stats import Stats as Stats
 from proxy.guard import Faults
 from proxy.wire.memo import Memo
 
 Vectors = NDArray[np.float16]
 """The unit vectors of a text's pieces, one a row: half precision, which moves a cosine by less than 0.001."""
 
-BATCH_TEXTS, BATCH_CHARACTERS = 16, 32_768  # handed over at a time, so that what is new never waits long
 LONGEST_PAUSE_S = 300.0
+QUIET_S, QUIETEST_S = 0.05, 1.0  # a request goes on without what is late: for so long it has the processor to itself
 
 _log = structlog.get_logger("trimtab")
 
@@ -66,27 +68,11 @@ def key(text: str) -> bytes:
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stats:
-    """How the embedder has been doing: calls, texts they made vectors of, calls that failed, and seconds they took.
-
-    `hits` and `misses` are texts whose vectors were asked for, `dropped` those that found no room in the queue, and
-    `waiting` those in it.
-    """
-
-    calls: int = 0
-    made: int = 0
-    failures: int = 0
-    seconds: float = 0.0
-    hits: int = 0
-    misses: int = 0
-    dropped: int = 0
-    waiting: int = 0
-
-
 @dataclass(slots=True, eq=False)
 class _Waiter:
     missing: set[bytes]
+    first: bytes = b""  # what all others are compared with
+    until: float = 0.0
     done: Future[None] = field(default_factory=Future)
 
 
@@ -121,6 +107,8 @@ class Embeddings:
         self._busy: frozenset[bytes] = frozenset()
         self._waiters: list[_Waiter] = []
         self._preparing: list[_Waiter] = []
+        self._pace = Pace()
+        self._quiet = self._hushed = 0.0
         self._stats, self._hits, self._misses = Stats(), 0, 0
         self._thread: threading.Thread | None = None
         self._failures, self._resume = 0, 0.0
@@ -210,7 +198,7 @@ class Embeddings:
             if timeout_s <= 0:
                 self._put_later(missing)
                 return None
-            waiter = _Waiter(set(missing))
+            waiter = _Waiter(set(missing), next(reversed(missing)), self._clock() + timeout_s)
             self._waiters.append(waiter)
             for each, text in missing.items():
                 if each in self._busy:
@@ -227,6 +215,7 @@ class Embeddings:
             if waiter not in self._waiters:
                 return
             self._waiters.remove(waiter)
+            self._be_quiet()
             still = set().union(*(other.missing for other in self._waiters))
             left = {each: wanted[each] for each in wanted if each in waiter.missing and each not in still}
             self._put_later({each: text for each, text in left.items() if self._urgent.pop(each, None) is not None})
@@ -253,38 +242,57 @@ class Embeddings:
 
     def _run(self, embedder: Embedder) -> None:
         faults = Faults()
-        while batch := self._next():
+        while texts := self._next():
             vectors: Sequence[NDArray[np.floating]] = ()
             started = self._clock()
             try:
                 with faults.guard("embedder", EmbedderMissing):
-                    vectors = embedder.embed(list(batch.values()))
+                    vectors = embedder.embed(list(texts.values()))
             except EmbedderMissing as missing:
                 _log.warning("embeddings are off", embedder=embedder.name, reason=str(missing))
                 self._stopped = True
-            self._finish(list(batch), vectors, self._clock() - started)
+            self._finish(texts, vectors, self._clock() - started)
         with faults.guard("embedder"):
             embedder.close()
 
     def _next(self) -> dict[bytes, str]:
         """The newest texts, those first that somebody waits for; empty once closed."""
         with self._change:
-            while not (self._urgent or self._later or self._stopped):
-                self._change.wait()
-            batch: dict[bytes, str] = {}
-            characters = 0
-            waiting = self._urgent or self._later
-            while waiting and not self._stopped and len(batch) < BATCH_TEXTS and characters < BATCH_CHARACTERS:
-                each, text = waiting.popitem()
-                batch[each] = text
-                characters += len(text)
-            self._busy = frozenset(batch)
-            return batch
+            while not self._stopped:
+                now = self._clock()
+                left_s = max((waiter.until for waiter in self._waiters), default=now) - now
+                quiet_s = self._quiet - now
+                waiting, left = (self._urgent, left_s) if self._urgent else (self._later, None)
+                first = [waiter.first for waiter in self._waiters]
+                if waiting and (self._urgent or quiet_s <= 0):
+                    if chosen := batch(waiting, self._pace, left, first):
+                        self._busy = frozenset(chosen)
+                        return {each: waiting.pop(each) for each in chosen}
+                    self._be_late()
+                else:
+                    self._change.wait(quiet_s if waiting else None)
+            return {}
 
-    def _finish(self, keys: Sequence[bytes], vectors: Sequence[NDArray[np.floating]], seconds: float) -> None:
+    def _be_quiet(self) -> None:
+        """Leave the processor to who goes on without what is late, but not for ever."""
+        now = self._clock()
+        if now >= self._quiet:
+            self._hushed = now
+        self._quiet = min(now + QUIET_S, self._hushed + QUIETEST_S)
+
+    def _be_late(self) -> None:
+        """Nothing more will be there in time, so nobody needs to wait for it."""
+        late = dict(self._urgent)
+        self._urgent.clear()
+        self._be_quiet()
+        self._put_later(late)
+        self._tell([*late], self._waiters)
+
+    def _finish(self, made: Mapping[bytes, str], vectors: Sequence[NDArray[np.floating]], seconds: float) -> None:
         """Keep the vectors of a batch and tell who waits for them; without vectors it has failed."""
-        for each, made in zip(keys, vectors, strict=False):
-            half = np.atleast_2d(made).astype(np.float16)
+        keys = [*made]
+        for each, rows in zip(keys, vectors, strict=False):
+            half = np.atleast_2d(rows).astype(np.float16)
             self._known.put(each, half, half.nbytes)
         with self._change:
             self._busy = frozenset()
@@ -297,6 +305,8 @@ class Embeddings:
                 seconds=self._stats.seconds + seconds,
             )
             if not failed:
+                if self._stats.calls > 1:  # the first loads the model
+                    self._pace.learn(sum(map(len, made.values())), seconds)
                 self._failures = 0
             else:
                 self._failures += 1

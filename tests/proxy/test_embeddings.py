@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from structlog.testing import capture_logs
 
-from proxy.embeddings import BATCH_TEXTS, Embedder, EmbedderMissing, Embeddings, key
+from proxy.embeddings import Embedder, EmbedderMissing, Embeddings, key
+from proxy.embeddings.batches import BATCH_TEXTS
 
 LONG = 5.0  # seconds that nothing here needs unless it is broken
 
@@ -195,7 +196,7 @@ def test_a_failing_embedder_costs_vectors_and_is_left_alone_for_a_while() -> Non
 
         assert set(embeddings.vectors(texts("a"), LONG)) == {key("a")}
 
-    assert embedder.texts[2:] == ["a"]
+    assert embedder.texts == ["b", "a"]
     assert [log["event"] for log in logs] == ["fault"]
     assert "secret" not in str(logs)
 
@@ -287,3 +288,36 @@ def test_a_queue_of_nothing_is_refused() -> None:
 def test_keys_tell_texts_apart_and_take_any() -> None:
     assert key("a") != key("b")
     assert len(key("\ud800")) == 16
+
+
+def test_the_text_that_others_are_compared_with_comes_alone_and_first() -> None:
+    embedder = Letters()
+    with running(embedder) as embeddings:
+        embeddings.vectors(texts("old", "older", "prompt"), LONG)
+
+    assert embedder.calls[0] == ["prompt"]
+    assert sorted(embedder.texts) == ["old", "older", "prompt"]
+
+
+def test_nobody_waits_for_what_would_be_late_and_it_is_made_afterwards() -> None:
+    embedder = Letters()
+    with running(embedder) as embeddings:
+        wanted = texts("a" * 10**6, "b")
+        started = time.monotonic()
+
+        assert set(embeddings.vectors(wanted, LONG)) == {key("b")}
+        assert time.monotonic() - started < LONG / 2
+        until(lambda: len(embeddings.known(wanted)) == 2)
+
+
+def test_who_goes_on_without_what_is_late_has_the_processor_for_a_while() -> None:
+    now = [0.0]
+    embedder = Letters()
+    with running(embedder, clock=lambda: now[0]) as embeddings:
+        embeddings.vectors(texts("a" * 10**6), LONG)
+        time.sleep(0.02)
+        assert embedder.texts == []
+        now[0] = 0.1
+        embeddings.prepare(texts("b"))
+
+        until(lambda: len(embedder.texts) == 2)
