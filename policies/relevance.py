@@ -9,11 +9,12 @@ Three steps, and every number in them is in units of one standard deviation over
    conversation says about a thing stands together. The share halves with each step of distance. It is taken of
    exponentials, so that one strong neighbour counts and many weak ones do not drag a strong text down.
 3. Texts of a speaker whom the prompt names, and texts said on a date that it names or in the days after, come first.
+   The speaker's name is no word to look for besides: it stands where others address them.
 """
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -99,14 +100,15 @@ def relevance(
     if not len(index):
         return np.zeros(0)
     asked = read(query)
-    score = _standard(bm25(asked, index))
+    named = _named(asked, index)
+    score = _standard(bm25(_without(asked, [index.speakers[name] for name in named]), index))
     if vectors is not None and query_vector is not None:
         known = np.array([vector is not None for vector in vectors])
         if known.any():
             close = _standard(_cosines([vector for vector in vectors if vector is not None], query_vector))
             score[known] = (1 - DENSE) * score[known] + DENSE * close
     score = _standard(_spread(score))
-    score += SPEAKER * _spoken(asked, index) + DATE * _dated(asked, index)
+    score += SPEAKER * _spoken(named, index) + DATE * _dated(asked, index)
     span = score.max() - score.min()
     return (score - score.min()) / span if span > 0 else np.zeros(len(index))
 
@@ -179,9 +181,19 @@ def _spread(values: Scores) -> Scores:
     return result
 
 
-def _spoken(asked: Terms, index: Index) -> Scores:
+def _named(asked: Terms, index: Index) -> frozenset[str]:
+    """The speakers whom the prompt names."""
+    return frozenset(name for name, terms in index.speakers.items() if terms and terms <= asked.counts.keys())
+
+
+def _without(asked: Terms, names: Iterable[frozenset[str]]) -> Terms:
+    """What is asked for beside names: a speaker's stands where others address them, not in what they say."""
+    gone = frozenset().union(*names)
+    return replace(asked, counts={term: n for term, n in asked.counts.items() if term not in gone}) if gone else asked
+
+
+def _spoken(named: frozenset[str], index: Index) -> Scores:
     """1 for the passages of speakers whom the prompt names, unless it names all there are."""
-    named = {name for name, terms in index.speakers.items() if terms and terms <= asked.counts.keys()}
     if not named or len(named) == len(index.speakers):
         return np.zeros(len(index))
     return np.array([passage.speaker in named for passage in index.passages], dtype=np.float64)

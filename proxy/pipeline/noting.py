@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 
 from policies.types import Kind
 from proxy.conversations.ledger import Ledger
@@ -135,7 +136,8 @@ class Noting:
         passages = {i: self.library.passage(self.messages[i]) for i in scores}
         gone = {*ledger.drops, *ledger.clears, *ledger.truncations} & scores.keys()
         left = sorted(scores.keys() - gone)
-        old = sorted(gone, key=lambda i: -scores[i])[:OLD]
+        ranked = (i for i in sorted(gone, key=lambda i: -scores[i]) if not self._asking(i))
+        old = [*islice(ranked, OLD)]
         new = [i for i in left if not self._asking(i)][-NEW:]
         gap = max((scores[i] for i in old), default=0.0) - max((scores[i] for i in left), default=0.0)
         return strength(

@@ -4,18 +4,21 @@ import re
 from collections.abc import Sequence
 
 from policies.relevance import Passage, covered, rarities
-from policies.terms import read
+from policies.terms import Terms, read
 from proxy.recall.sentences import spans
 
 QUESTION = 0.4  # what a prompt gets that is nothing but questions
 BACK = 0.2  # what a prompt gets that speaks of what was before
 GAP = 0.2  # what a prompt gets that only what was left out is relevant to
 FEW = 5.0  # nats: a prompt whose terms say no more than that together means nothing plainly
+REPEATED = 0.7  # the share of a passage's terms in the prompt from which it only repeats what the prompt says
 REACH = 400  # characters at either end of a prompt, where what it asks is said; between them pastes stand
 MARKS = ("?", "？")
 
+_NUMBER = re.compile(r"[0-9]")
 _BEFORE = re.compile(
-    r"\b(?:earlier|previous(?:ly)?|before|remember|recall|remind|again|(?:go|going|come|coming|get|turn) back|ago|once"
+    r"\b(?:earlier|previous(?:ly)?|remember|recall|remind|(?:before|again)(?=\W*(?:[.?!,]|$))"
+    r"|(?:go|going|come|coming|get|turn) back|ago"
     r"|last (?:time|week|month|year)|did (?:i|we|you)|when (?:i|we) w(?:as|ere)"
     r"|(?:you|we|i) (?:already |also |just |once )?(?:agreed|asked|chose|decided|discussed|gave|helped|mentioned|picked"
     r"|recommended|said|shared|showed|spoke|suggested|talked|told|used))\b"
@@ -30,14 +33,23 @@ def strength(
     """0 and less: not at all; 1 and more: beyond doubt.
 
     It is the share of the prompt's terms, weighted by rarity, that one of the `old` passages has, less half of what one
-    of the `new` has; more for a prompt that asks, that speaks of what was before, and to which the most relevant of
-    what was left out is more relevant than all that was not, by `gap`, -1..1.
+    of the `new` has, where a passage that repeats the prompt says nothing; more for a prompt that asks, that speaks of
+    what was before, and to which the most relevant of what was left out is more relevant than all that was not, by
+    `gap`, -1..1.
     """
     asked = read(query)
     weights = rarities(asked, everything)
-    there, here = (max((covered(weights, each) for each in some), default=0.0) for some in (old, new))
+    telling = [each for each in old if not repeats(each, asked)]
+    there, here = (max((covered(weights, each) for each in some), default=0.0) for some in (telling, new))
     named = (there - here / 2) / (sum(weights.values()) + FEW)
     return named + QUESTION * asking(query) + BACK * looks_back(query) + GAP * gap
+
+
+def repeats(passage: Passage, asked: Terms) -> bool:
+    """Whether a passage has hardly a term that the prompt has not, and no number: the same remark or question again."""
+    counts = passage.terms.counts
+    new = [term for term in counts if term not in asked.counts]
+    return len(new) < (1 - REPEATED) * len(counts) and not any(_NUMBER.search(term) for term in new)
 
 
 def asking(text: str) -> float:

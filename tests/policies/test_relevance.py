@@ -59,6 +59,16 @@ def test_the_speaker_whom_the_prompt_names_comes_first() -> None:
     assert best("What does Ida like?", said, speakers) == 0
 
 
+def test_a_text_is_not_found_by_whom_it_addresses() -> None:
+    said = ["Ida, you have to see this, Ida!", "We saw the harbour.", "Fine weather, isn't it?", "I saw the ferry."]
+    speakers = ["Tom", "Ida", "Tom", "Ida"]
+
+    scores = relevance("Which ferry has Ida seen, and what did Tom see?", Index.of(said, speakers))
+
+    assert scores.argmax() == 3
+    assert relevance("Ida?", Index.of(said[:3], speakers[:3])).argmax() == 1
+
+
 def test_naming_every_speaker_favours_none() -> None:
     said = ["Skiing!", "Sailing!", "Skiing!", "Sailing!"]
     both = relevance("Ida and Tom", Index.of(said, ["Ida", "Tom", "Ida", "Tom"]))

@@ -3,7 +3,8 @@
 import pytest
 
 from policies.relevance import Index, Passage, relevance
-from proxy.recall.pointing import GAP, asking, looks_back, strength
+from policies.terms import read
+from proxy.recall.pointing import GAP, asking, looks_back, repeats, strength
 from proxy.recall.recalling import NARROW, PLAINLY
 
 OLD = [Passage.of("The Halcyon got berth B7.")]
@@ -52,14 +53,51 @@ def test_other_prompts_do_not(query: str) -> None:
         ("Which hotel is near the station?", False),
         ("请推荐一家酒店。", False),
         ("Write it down beforehand.", False),
+        ("What was the name again?", True),
+        ("Have we met before?", True),
+        ("Can one paint the quay before it rains?", False),
+        ("Somebody moved the crane again to the north quay.", False),
         (f"{'tide ' * 200}What did you tell me? {'tide ' * 200}", False),
         (f"Do you remember this? {'tide ' * 2000}", True),
         (f"{'tide ' * 2000}Do you remember this?", True),
     ],
-    ids=range(11),
+    ids=range(15),
 )
 def test_words_that_speak_of_what_was_before(text: str, back: bool) -> None:
     assert looks_back(text) is back
+
+
+@pytest.mark.parametrize(
+    ("said", "query", "same"),
+    [
+        pytest.param("Thanks, that sounds great!", "That sounds great, thanks.", True, id="the same words"),
+        pytest.param(
+            "Do you think the crane should be painted before the quay?",
+            "Do you think the crane should be painted before winter?",
+            True,
+            id="a remark with another end",
+        ),
+        pytest.param("The Halcyon got the northern berth.", "Which berth did the Halcyon get?", False, id="an answer"),
+        pytest.param("Berth of the Halcyon: 7.", "Which berth has the Halcyon got?", False, id="a number alone is new"),
+        pytest.param("The weather is fine.", "Which berth did the Halcyon get?", False, id="something else"),
+        pytest.param("", "Which berth did the Halcyon get?", False, id="nothing"),
+    ],
+)
+def test_what_repeats_the_prompt(said: str, query: str, same: bool) -> None:
+    assert repeats(Passage.of(said), read(query)) is same
+
+
+def test_a_prompt_that_was_said_before_does_not_point_back_for_that() -> None:
+    query = "The pilot boat takes the eastern channel today."
+    said, told = (
+        Passage.of("The pilot boat takes the eastern channel."),
+        Passage.of("The pilot boat draws little water."),
+    )
+
+    once = strength(query, [told], NEW, [told, *ALL])
+
+    assert strength(query, [told, said], NEW, [told, *ALL]) == once
+    assert strength(query, [told], NEW, [told, *ALL]) > strength(query, [said], NEW, [told, *ALL])
 
 
 @pytest.mark.parametrize(("gap", "more"), [(-1.0, -GAP), (0.0, 0.0), (0.5, GAP / 2)])
