@@ -91,15 +91,16 @@ def _order(window: Window, scores: Mapping[int, float]) -> dict[int, _Key]:
     """For each evictable slot's place the key to sort by: tier, score, age, size."""
     last = last_user(window.slots)
 
-    def key(i: int) -> _Key:
+    found: dict[int, _Key] = {}
+    for i, score in scores.items():
         slot = window.slots[i]
         if slot.orphan:
-            return (_ORPHANS, 0.0, slot.turn, -slot.tokens)
-        if i >= last:
-            return (_LATEST, 0.0, slot.turn, -slot.tokens)
-        return (_RANKED, scores[i], slot.turn, -slot.tokens)
-
-    return {i: key(i) for i in scores}
+            found[i] = (_ORPHANS, 0.0, slot.turn, -slot.tokens)
+        elif i >= last:
+            found[i] = (_LATEST, 0.0, slot.turn, -slot.tokens)
+        else:
+            found[i] = (_RANKED, score, slot.turn, -slot.tokens)
+    return found
 
 
 class _Line:
@@ -108,7 +109,7 @@ class _Line:
     def __init__(self, window: Window) -> None:
         self.slots = window.slots
         self.standing = bytearray(b"\x01" * len(window.slots))
-        self.free = [slot.evictable for slot in window.slots]
+        self.free = [not (slot.pinned or slot.protected) for slot in window.slots]
         self.user_first = window.user_first
         self.head = 0
         self._advance()
@@ -129,6 +130,8 @@ class _Line:
 
         A turn goes with its own exchange or, `across`, with the neighbour on the other side.
         """
+        if i not in self.before and not (self.user_first and self.head == i):  # nothing hangs on it
+            return ((i, None),)
         for pair in self._pairs(i, across):
             lead = self._lead(pair) if self.user_first and self.head in pair else ()
             if lead is not None:
@@ -138,7 +141,8 @@ class _Line:
     def remove(self, i: int) -> tuple[int, ...]:
         """Take the slot at `i` out; gives the turns that have become neighbours."""
         self.standing[i] = 0
-        self._advance()
+        if i == self.head:
+            self._advance()
         if i not in self.before:
             return ()
         before, after = self.before.pop(i), self.after.pop(i)

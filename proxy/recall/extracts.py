@@ -6,9 +6,10 @@ are known. A sentence that repeats what was taken already is passed over.
 """
 
 import math
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 import numpy as np
 
@@ -102,41 +103,47 @@ def _scored(
     texts: Mapping[int, Message], library: Library, vectors: Mapping[int, Vectors], kept: Sequence[Quote]
 ) -> list[_Scored]:
     sentences = [(index, each) for index, message in texts.items() for each in library.sentences(message)]
-    holders: Counter[str] = Counter()
-    for _, each in sentences:
-        holders.update(each.terms.counts.keys())
+    holders = Counter(chain.from_iterable([each.terms.counts for _, each in sentences]))
     weights = {term: math.log(1 + len(sentences) / n) for term, n in holders.items()}
-    centre: defaultdict[str, float] = defaultdict(float)
+    centre = dict.fromkeys(weights, 0.0)
+    rows: list[tuple[dict[str, float], float]] = []
     for _, each in sentences:
+        own = {}
+        square = 0.0
         for term, n in each.terms.counts.items():
-            centre[term] += n * weights[term]
-    length = math.sqrt(sum(value * value for value in centre.values())) or 1.0
+            own[term] = value = n * weights[term]
+            centre[term] += value
+            square += value * value
+        rows.append((own, math.sqrt(square) or 1.0))
+    length = math.sqrt(sum([value * value for value in centre.values()])) or 1.0
     near = _nearness(texts, vectors)
+    scores = [sum([value * centre[term] for term, value in own.items()]) / (norm * length) for own, norm in rows]
     return [
-        _Scored(index, each, _cosine(each.terms, weights, centre, length) * near[index] * _bonus(index, each, kept))
-        for index, each in sentences
+        _Scored(index, each, score * near[index] * _bonus(index, each, kept))
+        for (index, each), score in zip(sentences, scores, strict=True)
     ]
 
 
-def _cosine(terms: Terms, weights: Mapping[str, float], centre: Mapping[str, float], length: float) -> float:
-    own = {term: n * weights[term] for term, n in terms.counts.items()}
-    norm = math.sqrt(sum(value * value for value in own.values())) or 1.0
-    return sum(value * centre[term] for term, value in own.items()) / (norm * length)
-
-
 def _bonus(index: int, sentence: Sentence, kept: Sequence[Quote]) -> float:
-    before = any(q.message == index and q.start <= sentence.start and sentence.end <= q.end for q in kept)
+    before = bool(kept) and any(
+        q.message == index and q.start <= sentence.start and sentence.end <= q.end for q in kept
+    )
     return (BEFORE if before else 1.0) * min(1.0, sentence.terms.length / SHORT)
 
 
 def _nearness(texts: Mapping[int, Message], vectors: Mapping[int, Vectors]) -> Mapping[int, float]:
     """How near each message is to the middle of all, 0..1; 1 where its vector is not known."""
-    own = {index: pooled(vectors[index]) for index in texts if index in vectors}
-    if len(own) < 2:
+    known = [index for index in texts if index in vectors]
+    if len(known) < 2:
         return dict.fromkeys(texts, 1.0)
-    middle = pooled(np.stack(list(own.values())))
-    return {index: max(0.1, float(own[index] @ middle)) if index in own else 1.0 for index in texts}
+    own = [np.atleast_2d(vectors[index]) for index in known]
+    if all(len(rows) == 1 for rows in own):  # of one piece, as most are: they are unit vectors already
+        units = np.concatenate(own).astype(np.float32)
+    else:
+        units = np.stack([pooled(rows) for rows in own])
+    near = dict(zip(known, np.maximum(units @ pooled(units), 0.1).tolist(), strict=True))
+    return {index: near.get(index, 1.0) for index in texts}
 
 
 def _repeats(terms: Terms, said: Mapping[str, int]) -> bool:
-    return sum(term in said for term in terms.counts) > REPEATED * len(terms.counts)
+    return len(terms.counts.keys() & said.keys()) > REPEATED * len(terms.counts)
