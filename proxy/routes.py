@@ -24,8 +24,13 @@ async def passthrough(
     extra: Headers = (),
     on_end: Callable[[End], None] | None = None,
 ) -> None:
-    """Forward a request as it is, body and reply streaming both at once; WebSocket upgrades get a 501."""
-    if headers.asks_websocket(scope["headers"]):
+    """Forward a request as it is, body and reply streaming both at once.
+
+    WebSocket upgrades get a 501, and TRACE a 405: its answer is the request as it came, with the upstream's key in it.
+    """
+    if scope["method"] in ("TRACE", "CONNECT"):
+        await answers.not_relayed(scope["method"])(scope, receive, send)
+    elif headers.asks_websocket(scope["headers"]):
         await answers.no_websocket()(scope, receive, send)
     elif headers.has_body(scope["headers"]):
         async with Upload(receive, idle_s=upstream.idle_s) as upload:

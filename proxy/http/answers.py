@@ -70,6 +70,11 @@ def no_websocket() -> Response:
     return error_response(501, "websocket_unsupported", message)
 
 
+def not_relayed(method: str) -> Response:
+    """The answer to a method that does not go further than here."""
+    return error_response(405, "method_not_relayed", f"{method}: is not sent on; use GET, POST or another method")
+
+
 async def refuse_websocket(extensions: dict[str, object], send: Send) -> None:
     """Turn a WebSocket scope away: with 501 where the server can, else by closing it."""
     if "websocket.http.response" not in extensions:

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, cast
 import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
+from proxy.http import headers, upgrades
 from proxy.http.answers import error_response
 from proxy.http.client import SCOPE, Client
 from proxy.http.joining import Joining
@@ -18,7 +19,8 @@ class BoundedHeads(HttpToolsProtocol):
     """One connection of a client: a head larger than `max_bytes` gets a 431, one later than `timeout_s` an end.
 
     So does the rest of a body whose answer is already out: nobody reads it, and nothing else would bound it. What is
-    no HTTP gets a 400, or an end once the answers to what came before it are out.
+    no HTTP gets a 400, or an end once the answers to what came before it are out. No protocol is changed for another,
+    and the only transfer coding is `chunked`: any other gets a 501 (RFC 9112, section 6.1).
     uvicorn makes its protocols itself, so both are set on the class.
     """
 
@@ -34,6 +36,9 @@ class BoundedHeads(HttpToolsProtocol):
         self._deaf = False  # nothing that comes is read any more
         self._open = True  # a head is waited for, or is not complete
         self._clients: list[Client] = []
+        self._data = b""  # what is being parsed
+        self._again = b""  # what has to be parsed once more, its head without the wish for an upgrade
+        self._wished = False  # the head that is being parsed wishes for an upgrade
         self._wait()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -50,7 +55,11 @@ class BoundedHeads(HttpToolsProtocol):
         if self._deaf:
             return
         self._unread += len(data)
-        super().data_received(data)
+        self._parse(data)
+        while self._again and not self._deaf:
+            data, self._again = self._again, b""
+            self._parse(data)
+        self._data = b""
         if not self._open:
             self._unread = 0
             return
@@ -72,10 +81,15 @@ class BoundedHeads(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """A head is there: have it answered."""
+        self._wished = self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT"
+        if self._wished:
+            return
         self._open = False
         self._settle()
         if len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers) > self.max_bytes:
             self._refuse_head()
+        elif headers.tokens(self.headers, b"transfer-encoding") not in ([], [b"chunked"]):
+            self._refuse(501, "transfer_coding_unsupported", "transfer-encoding: must be chunked, and nothing else")
         if not self._deaf:
             super().on_headers_complete()
             client = Client(self.cycle, self.flow)
@@ -89,7 +103,7 @@ class BoundedHeads(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         """A request is there, body and all."""
-        if not self._deaf:
+        if not self._deaf and not self._wished:
             self._settle_rest()
             super().on_message_complete()
 
@@ -100,7 +114,17 @@ class BoundedHeads(HttpToolsProtocol):
             self._rest = self.loop.call_later(self.timeout_s, self.transport.close)
 
     def _unsupported_upgrade_warning(self) -> None:
-        """Say nothing: the application answers upgrades."""
+        """Have the parser read on as if no upgrade had been wished for; it says where it stopped."""
+        stopped = sys.exception()
+        if self._wished and not self._deaf and stopped is not None:
+            self._wished = False
+            method, version = self.parser.get_method(), self.parser.get_http_version()
+            head = upgrades.without(method, self.url, version, self.headers)
+            self._again = head + self._data[stopped.args[0] :]
+
+    def _parse(self, data: bytes) -> None:
+        self._data = data
+        super().data_received(data)
 
     def _refuse_head(self) -> None:
         self._refuse(431, "head_too_large", f"request head: must be at most {self.max_bytes} bytes")

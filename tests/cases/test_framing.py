@@ -83,3 +83,35 @@ async def test_request_fields_pass_and_those_of_the_connection_do_not(start: Sta
     for name in ("x-hop", "te", "proxy-authorization", "x-trimtab-session"):
         assert got.header(name) is None
     assert (got.json["n"], got.json["logprobs"], got.json["top_logprobs"]) == (3, True, 5)
+
+
+@pytest.mark.parametrize("wish", ["h2c", "TLS/1.3", "websocket"])
+async def test_a_request_that_wishes_for_another_protocol_is_trimmed_like_any_other(
+    start: Start, upstream: FakeUpstream, wish: str
+) -> None:
+    """Java's client wishes for h2c with each request; a POST is no WebSocket's beginning, whatever it says."""
+    client = await start(SMALL)
+    async with connected(str(client.base_url).rstrip("/")) as raw:
+        fields = [("Connection", "Upgrade, HTTP2-Settings"), ("Upgrade", wish), ("HTTP2-Settings", "AAMA")]
+        for _ in range(2):
+            await raw.request("POST", b"/v1/chat/completions", *fields, body=body(dialogue(20)))
+            status, got = await raw.head()
+            await raw.reader.readexactly(int(dict(got)[b"content-length"]))
+            assert status == 200
+            assert (b"x-trimtab-action", b"trimmed") in got
+
+    assert [exchange.json["messages"][-1] for exchange in upstream.exchanges] == [dialogue(20)[-1]] * 2
+    assert upstream.last.header("upgrade") is upstream.last.header("http2-settings") is None
+
+
+@pytest.mark.parametrize("target", [b"/v1/models", b"/v1/chat/completions"])
+async def test_trace_shows_nobody_the_upstreams_key(start: Start, upstream: FakeUpstream, target: bytes) -> None:
+    """Who answers it sends back the request as it came, its `authorization` with it."""
+    client = await start(SMALL)
+    async with connected(str(client.base_url).rstrip("/")) as raw:
+        await raw.request("TRACE", target, ("Connection", "close"))
+        status, _ = await raw.head()
+        assert b'"method_not_relayed"' in await raw.rest()
+
+    assert status == 405
+    assert upstream.exchanges == []

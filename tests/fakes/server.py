@@ -11,11 +11,12 @@ from starlette.types import ASGIApp
 
 
 @asynccontextmanager
-async def serving(app: ASGIApp, *, ws: str = "auto") -> AsyncIterator[str]:
+async def serving(app: ASGIApp, *, ws: str = "auto", http: str = "auto") -> AsyncIterator[str]:
     """The URL of the served application."""
     config = uvicorn.Config(
         app,
         ws=ws,
+        http=http,
         log_config=None,
         access_log=False,
         server_header=False,

@@ -42,7 +42,8 @@ async def started(
     audit = "" if "\naudit:" in f"\n{settings}" else f"audit: {{path: '{records.path}'}}\n"
     fake = "" if "\nupstreams:" in f"\n{settings}" else f"upstreams: {{fake: {{base_url: '{upstream.url}/v1'}}}}\n"
     config = configs.loads(f"{fake}{audit}{settings}")
-    return httpx2.AsyncClient(base_url=await serve(create_app(config, {})), trust_env=False, timeout=20)
+    url = await serve(create_app(config, {}), http="proxy.http.heads:BoundedHeads", ws="none")
+    return httpx2.AsyncClient(base_url=url, trust_env=False, timeout=20)
 
 
 async def post(client: httpx2.AsyncClient, content: bytes, **headers: str) -> httpx2.Response:

@@ -76,6 +76,65 @@ async def test_a_larger_head_is_refused_and_the_connection_closed(pieces: list[b
     assert (b"connection", b"close") in fields
 
 
+async def echo(scope: Scope, receive: Receive, send: Send) -> None:
+    """Says what was asked: the path, the body, and whether `upgrade` is still there."""
+    request = Request(scope, receive)
+    said = f"{request.url.path} {(await request.body()).decode()} {request.headers.get('upgrade')}"
+    await PlainTextResponse(said)(scope, receive, send)
+
+
+async def echoed(raw: RawClient) -> str:
+    status, fields = await raw.head()
+    assert status == 200
+    return (await raw.reader.readexactly(int(dict(fields)[b"content-length"]))).decode()
+
+
+WISH = b"Connection: keep-alive, Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMA\r\n"
+WISHES = {
+    "length": b"POST /a HTTP/1.1\r\nHost: a\r\n" + WISH + b"Content-Length: 5\r\n\r\nhello",
+    "chunks": b"POST /a HTTP/1.1\r\nHost: a\r\n" + WISH + b"Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+    "two fields": b"POST /a HTTP/1.1\r\nHost: a\r\nconnection: foo\r\n" + WISH + b"Content-Length: 5\r\n\r\nhello",
+}
+
+
+@pytest.mark.parametrize("sent", [pytest.param(sent, id=name) for name, sent in WISHES.items()])
+@pytest.mark.parametrize("step", [1, 7, 50, 1000])
+async def test_a_wish_for_an_upgrade_costs_a_request_nothing(sent: bytes, step: int) -> None:
+    """Its body arrives, and so does what follows on the connection."""
+    async with talking(echo) as raw:
+        sent = sent + sent.replace(b"/a", b"/b") + b"GET /c HTTP/1.1\r\nHost: a\r\n\r\n"
+        for at in range(0, len(sent), step):
+            await raw.send(sent[at : at + step])
+            await asyncio.sleep(0)
+
+        assert [await echoed(raw) for _ in range(3)] == ["/a hello h2c", "/b hello h2c", "/c  None"]
+
+
+async def test_many_wishes_in_a_row_are_all_answered() -> None:
+    async with talking(echo) as raw:
+        await raw.send(b"".join(b"GET /%d HTTP/1.1\r\nHost: a\r\n%b\r\n" % (n, WISH) for n in range(400)))
+
+        assert [await echoed(raw) for _ in range(400)] == [f"/{n}  h2c" for n in range(400)]
+
+
+async def test_a_head_with_a_wish_is_bounded_like_any_other() -> None:
+    async with talking(echo) as raw:
+        await raw.send(b"GET / HTTP/1.1\r\nHost: a\r\n" + WISH + b"X: %b\r\n\r\n" % (b"x" * 3000))
+        status, error = await refused(raw)
+
+    assert (status, error["code"]) == (431, "head_too_large")
+
+
+@pytest.mark.parametrize("codings", [b"gzip, chunked", b"identity, chunked"])
+async def test_a_transfer_coding_that_nobody_undoes_is_refused(codings: bytes) -> None:
+    """Passed on, it would be taken for the body itself."""
+    async with talking(echo) as raw:
+        await raw.send(b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: %b\r\n\r\n1\r\na\r\n0\r\n\r\n" % codings)
+        status, error = await refused(raw)
+
+    assert (status, error["code"]) == (501, "transfer_coding_unsupported")
+
+
 async def refused(raw: RawClient) -> tuple[int, dict[str, str]]:
     """The status and the error of the last answer of a connection."""
     status, fields = await raw.head()
