@@ -27,6 +27,7 @@ from proxy.audit.store import AuditStore
 from proxy.config.schema import Config
 from proxy.conversations import Conversations
 from proxy.conversations.background import Background
+from proxy.conversations.recent import ENTRY_OVERHEAD
 from proxy.conversations.sealing import Sealer, Secrets, derive
 from proxy.conversations.turns import Turns
 from proxy.dashboard.api import Api
@@ -39,6 +40,7 @@ from proxy.http.door import Door
 from proxy.http.front import Front
 from proxy.http.patience import Patience
 from proxy.http.traffic import Traffic
+from proxy.memories import Bounds, together
 from proxy.metrics import Metrics
 from proxy.metrics.exposition import FOLDER_VARIABLE, Exposition
 from proxy.metrics.health import Health
@@ -60,6 +62,7 @@ from proxy.upstream.windows import Windows
 
 BACKGROUND = 64  # requests that wait for a plan to be made ahead, bodies and all
 CLOSING_S = 2.0  # for what was cut off to be written down
+PREVIEWS = 16  # the share of the memory that is for previews: one in so many bytes
 THREADS = 2  # for reading, counting and cutting large bodies
 GIANTS = 2  # for those that take so long that others would wait for them
 MARK_TTL_S = 60.0
@@ -168,6 +171,7 @@ async def opened(
 ) -> AsyncIterator[Parts]:
     """The parts of one worker, connections, files and threads open until the context ends."""
     async with AsyncExitStack() as stack:
+        bounds = Bounds.of(config.server.memory_bytes - config.server.memory_bytes // PREVIEWS)
         executor = ThreadPoolExecutor(THREADS, thread_name_prefix="trim")
         giants = ThreadPoolExecutor(GIANTS, thread_name_prefix="giant")
         for pool in (executor, giants):
@@ -195,11 +199,16 @@ async def opened(
         stack.push_async_callback(windows.aclose)
         conversing: list[Conversations] = []
         limits = Limits(call_s=config.state_timeout_s)
-        store = open_store(config.state, limits=limits, settled=lambda standing: _settled(conversing, standing))
+        store = open_store(
+            config.state,
+            limits=limits,
+            settled=lambda standing: _settled(conversing, standing),
+            max_bytes=bounds.state,
+        )
         await store.open()
         stack.push_async_callback(store.close)
         secrets = derive(await _state_key(store, config, environ))
-        conversing.append(_conversations(store, secrets, config, mark_ttl_s))
+        conversing.append(_conversations(store, secrets, config, bounds, mark_ttl_s))
         stack.push_async_callback(conversing[0].close)
         shared = None if config.state.lower().startswith("memory:") else store
         calibrations = Lasting(Calibrations(), shared, salt=secrets.salt, ttl_s=config.state_ttl_s)
@@ -212,15 +221,22 @@ async def opened(
         source = configs.vectors(config)
         embeddings = source.open(lambda name: _upstream(name, config, environ))
         stack.push_async_callback(asyncio.to_thread, embeddings.close)
-        ratings = Ratings(upstreams)
+        ratings = Ratings(upstreams, cache_bytes=bounds.ratings)
         stack.push_async_callback(ratings.aclose)
         vitals.watch("embedder", lambda: embeddings.stats)
         vitals.watch("ratings", lambda: ratings.stats)
         hooks = Hooks(installed())
         stack.push_async_callback(asyncio.to_thread, hooks.close)
-        background = Background(size=BACKGROUND)
+        background = Background(size=BACKGROUND, max_bytes=bounds.background)
         vitals.watch("background", lambda: background.counts)
         stack.push_async_callback(asyncio.to_thread, background.close)
+        # Where other workers decide too, a plan would rest on a ledger that may not be the last.
+        preparation = Preparation(
+            background,
+            plans=config.state.lower().startswith("memory:"),
+            plan_bytes=bounds.plans,
+            cluster_bytes=bounds.clusters,
+        )
         pipeline = Pipeline(
             windows,
             conversing[0],
@@ -229,9 +245,9 @@ async def opened(
             summarizer=UpstreamSummarizer(upstreams),
             ratings=ratings,
             hooks=hooks,
-            # Where other workers decide too, a plan would rest on a ledger that may not be the last.
-            preparation=Preparation(background, plans=config.state.lower().startswith("memory:")),
+            preparation=preparation,
             calibrations=calibrations,
+            bounds=bounds,
             executor=executor,
             giants=giants,
         )
@@ -250,7 +266,11 @@ async def opened(
         )
         gateway = Gateway(router, upstreams, windows, exchanging, max_body_bytes=config.server.max_body_bytes)
         local = embeddings if config.embeddings.backend != "endpoint" else None  # previews ask nobody
-        trying = Pipeline(windows, embeddings=local, wait_s=config.embeddings.wait_ms / 1000)
+        few = Bounds.of(config.server.memory_bytes // PREVIEWS)
+        trying = Pipeline(windows, embeddings=local, wait_s=config.embeddings.wait_ms / 1000, bounds=few)
+        for part in (pipeline, conversing[0], preparation, ratings, store):
+            vitals.remember(part.memories)
+        vitals.remember({"previews": lambda: together(trying.memories)})
         server = config.server
         preview = Preview(
             trying, router, executor, max_body_bytes=server.max_body_bytes, read_timeout_s=server.read_timeout_s
@@ -297,11 +317,16 @@ def _upstream(name: str, config: Config, environ: Mapping[str, str]) -> Upstream
     )
 
 
-def _conversations(store: SteadyStore, secrets: Secrets, config: Config, mark_ttl_s: float) -> Conversations:
+def _conversations(
+    store: SteadyStore, secrets: Secrets, config: Config, bounds: Bounds, mark_ttl_s: float
+) -> Conversations:
     return Conversations(
         store,
         salt=secrets.salt,
         ttl_s=config.state_ttl_s,
+        capacity=bounds.decisions // ENTRY_OVERHEAD,
+        max_bytes=bounds.decisions,
+        ledger_bytes=bounds.ledgers,
         seal=Sealer(secrets.seal),
         turns=Turns(store, ttl_s=mark_ttl_s),
     )

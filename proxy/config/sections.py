@@ -18,7 +18,8 @@ class Server(Section):
 
     `drain_s` is how long open streams may go on after a stop was asked for. Each worker answers `max_requests` at a
     time; `max_waiting` more wait for up to `queue_timeout_s`, and what is beyond gets a 503. A request's head must be
-    there within `read_timeout_s`, and so must each piece of its body.
+    there within `read_timeout_s`, and so must each piece of its body. Each worker remembers `memory_bytes` of requests
+    and decisions at the most.
     """
 
     host: Text = "127.0.0.1"
@@ -31,6 +32,7 @@ class Server(Section):
     max_requests: Positive = 1000
     max_waiting: Count = 1000
     queue_timeout_s: Annotated[float, Field(ge=0)] = 10.0
+    memory_bytes: Annotated[int, Field(ge=16 * 1024 * 1024)] = 512 * 1024 * 1024
     drain_s: Annotated[float, Field(ge=0)] = 30.0
 
     @field_validator("admin_port")

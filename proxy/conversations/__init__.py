@@ -23,6 +23,7 @@ from proxy.conversations.ledger_codec import Seal, decode, encode
 from proxy.conversations.notes import Keys
 from proxy.conversations.recent import Recent
 from proxy.conversations.turns import Turn, Turns
+from proxy.memories import Memories
 from proxy.stores.contract import Found, Mark, Store, StoreError
 from proxy.wire.memo import Memo
 from proxy.wire.request import Carry
@@ -31,11 +32,7 @@ LOOK = 64
 """How many of the newest digests are looked up first."""
 GENERATIONS = 8
 """How many entries one prefix may have; what is decided beyond that is known to the worker that decided it."""
-
-
 DIGEST_MEMORY = 64  # bytes that the object of a digest takes
-DECODED_BYTES = 16 * 2**20
-"""How much memory the entries that were in use last may take besides, ready to be used again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +49,9 @@ class Conversations:
     """The conversations of one store.
 
     `salt` goes into every digest; `ttl_s` is how long entries live; at most `capacity` entries of at most `max_bytes`
-    together are held in memory; `seal` encrypts placeholders. `clock` gives seconds since the epoch, `new_id` the
-    random name of a conversation. Nothing here raises for a store that fails.
+    together are held in memory, and `ledger_bytes` of them ready to be used; `seal` encrypts placeholders. `clock`
+    gives seconds since the epoch, `new_id` the random name of a conversation. Nothing here raises for a store that
+    fails.
     """
 
     def __init__(
@@ -64,6 +62,7 @@ class Conversations:
         ttl_s: float,
         capacity: int = 10_000,
         max_bytes: int = 64 * 2**20,
+        ledger_bytes: int = 16 * 2**20,
         clock: Callable[[], float] = time.time,
         new_id: Callable[[], str] = lambda: token_hex(8),
         seal: Seal | None = None,
@@ -75,7 +74,7 @@ class Conversations:
         self._clock = clock
         self._new_id = new_id
         self._seal = seal
-        self._decoded = Memo[Entry](DECODED_BYTES)
+        self._decoded = Memo[Entry](ledger_bytes)
         self._recent = Recent(capacity=capacity, max_bytes=max_bytes, ttl_s=ttl_s, clock=clock)
         self._turns = turns if turns is not None else Turns(store)
 
@@ -90,9 +89,9 @@ class Conversations:
         return self._seal.seal(text) if self._seal is not None else text
 
     @property
-    def bytes_held(self) -> int:
-        """An upper bound of the memory that entries take in this worker, in bytes."""
-        return self._recent.bytes_held
+    def memories(self) -> Memories:
+        """What it remembers, by kind."""
+        return {"decisions": self._recent.held, "ledgers": self._decoded.held}
 
     def chain(
         self,

@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from proxy.guard import Faults
+from proxy.memories import Held
 
 Wanted = Callable[[], bool]
 Work = Callable[[Wanted], None]
@@ -88,6 +89,11 @@ class Background:
                 held=busy + len(self._parked),
                 bytes=self._bytes + (self._running[1].size if self._running is not None else 0),
             )
+
+    def held(self) -> Held:
+        """How much the work that there is keeps in memory."""
+        counts = self.counts
+        return Held(counts.held, counts.bytes, self.max_bytes)
 
     def put(self, conversation: bytes, work: Work, size: int = 0) -> bool:
         """Queue work for a conversation, in the place of what waits or runs for it; False once closed.

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from proxy.conversations.identity import Chain
+from proxy.memories import Held
 
 ENTRY_OVERHEAD = 400
 """Bytes around one entry's value: its key, its place in the dictionary and the objects in between; an upper bound."""
@@ -42,6 +43,10 @@ class Recent:
     def bytes_held(self) -> int:
         """The sizes of all entries, overhead included."""
         return self._bytes
+
+    def held(self) -> Held:
+        """How much it holds."""
+        return Held(len(self._kept), self._bytes, self._max_bytes)
 
     def newest(self, chain: Chain) -> tuple[int, Kept] | None:
         """The entry of the longest prefix that has one, with the index of its last message."""

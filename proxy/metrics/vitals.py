@@ -1,4 +1,4 @@
-"""How the parts of a worker are doing, copied into its metrics now and then: store, audit, models, windows."""
+"""How a worker's parts are doing, copied into its metrics now and then: store, audit, models, windows, memories."""
 
 import asyncio
 from collections.abc import Callable
@@ -10,6 +10,7 @@ from prometheus_client import Counter
 from proxy import embeddings
 from proxy.audit import Counts
 from proxy.conversations import background
+from proxy.memories import Held, Memories
 from proxy.metrics import Metrics
 from proxy.recall import ratings
 from proxy.stores.steady import Stats
@@ -85,12 +86,24 @@ class Vitals:
         self._queues = {
             part: metrics.gauge(f"trimtab_{part}_waiting", text, mode="livesum") for part, text in _WAITING.items()
         }
+        self._remembered: dict[str, Callable[[], Held]] = {}
+        self._held = metrics.gauge("trimtab_memory_bytes", "What is remembered, in bytes.", "memory", mode="livesum")
+        self._most = metrics.gauge(
+            "trimtab_memory_limit_bytes", "The most that may be remembered, in bytes.", "memory", mode="livesum"
+        )
+        self._entries = metrics.gauge(
+            "trimtab_memory_entries", "How many things are remembered.", "memory", mode="livesum"
+        )
         self._watched: dict[str, Callable[[], Counting]] = {}
         self._seen: dict[str, float] = {}
 
     def watch(self, part: Literal["embedder", "ratings", "background"], counts: Callable[[], Counting]) -> None:
         """Read what a part counts as well from now on."""
         self._watched[part] = counts
+
+    def remember(self, memories: Memories) -> None:
+        """Read how full these memories are as well from now on."""
+        self._remembered |= memories
 
     def sample(self) -> None:
         """Bring the metrics up to date."""
@@ -104,6 +117,11 @@ class Vitals:
             self._queues[part].set(counted["waiting"])
             for name in _PARTS[part]:
                 self._add(f"{part}_{name}", self._parts[part, name], counted[name])
+        for memory, held in self._remembered.items():
+            now = held()
+            self._held.labels(memory).set(now.bytes)
+            self._most.labels(memory).set(now.most)
+            self._entries.labels(memory).set(now.entries)
         self._waiting.set(stats["waiting"])
         self._down.set(stats["down"])
         self._learned.set(self._windows())

@@ -17,6 +17,7 @@ from proxy.conversations.notes import Keys
 from proxy.embeddings import Embeddings
 from proxy.errors import ClientError
 from proxy.guard import Faults
+from proxy.memories import Bounds, Memories
 from proxy.pipeline.afterwards import afterwards
 from proxy.pipeline.ahead import Ahead, plannable, preparable
 from proxy.pipeline.aside import Aside
@@ -46,9 +47,9 @@ class Pipeline:
     `windows` gives a model's context window. Without `conversations` every request is decided about for itself.
     Vectors are waited for at most `wait_s` seconds; without `embeddings` relevance is by words alone, and without a
     `summarizer` summaries are extractive. `ratings` are for policies that go by a model's;
-    `hooks` are told what was evicted; `preparation` makes plans
-    ahead. `executor` works on large bodies, `giants` on the largest. `clock` gives seconds for measuring, `now` seconds
-    since the epoch.
+    `hooks` are told what was evicted; `preparation` makes plans ahead. `bounds` are those of what is remembered.
+    `executor` works on large bodies, `giants` on the largest. `clock` gives seconds for measuring, `now` seconds since
+    the epoch.
     """
 
     def __init__(
@@ -63,22 +64,29 @@ class Pipeline:
         hooks: Hooks | None = None,
         preparation: Preparation | None = None,
         calibrations: Lasting | None = None,
+        bounds: Bounds | None = None,
         executor: Executor | None = None,
         giants: Executor | None = None,
         clock: Callable[[], float] = time.perf_counter,
         now: Callable[[], float] = time.time,
     ) -> None:
-        self._intake = Intake(windows)
+        bounds = bounds or Bounds()
+        self._intake = Intake(windows, bounds)
         self._conversations = conversations
         self._aside = Aside(executor, giants)
         self._clock = clock
         self._now = now
-        self._counts = Cache()
-        self._gatherer = Gatherer(embeddings, Library(), wait_s=wait_s, aside=self._aside, ratings=ratings)
+        self._counts = Cache(max_bytes=bounds.counts)
+        self._gatherer = Gatherer(embeddings, Library(bounds.terms), wait_s=wait_s, aside=self._aside, ratings=ratings)
         self._summarizer = summarizer
         self._hooks = hooks
         self._preparation = preparation
         self._calibrating = Calibrating(calibrations, self._counts) if calibrations is not None else None
+
+    @property
+    def memories(self) -> Memories:
+        """What it remembers, by kind."""
+        return {**self._intake.memories, "counts": self._counts.held, "terms": self._gatherer.library.held}
 
     def peek(self, body: bytes) -> wire.Peek:
         """What a body says of itself; what it shares with a request that was read before is not looked at again.

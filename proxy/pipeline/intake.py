@@ -10,6 +10,7 @@ from proxy.conversations import identity
 from proxy.conversations.identity import Chain
 from proxy.errors import ClientError
 from proxy.experiment import first_user
+from proxy.memories import Bounds, Memories
 from proxy.pipeline import budget as budgets
 from proxy.pipeline import counted
 from proxy.pipeline.budget import Budget
@@ -113,10 +114,15 @@ class Read:
 class Intake:
     """Reads requests as far as it matters, and remembers what it read of them."""
 
-    def __init__(self, windows: Windows) -> None:
+    def __init__(self, windows: Windows, bounds: Bounds) -> None:
         self._windows = windows
-        self._memo = Memo[Any]()
-        self._history = History()
+        self._memo = Memo[Any](bounds.messages)
+        self._history = History(bounds.requests)
+
+    @property
+    def memories(self) -> Memories:
+        """What it remembers."""
+        return {"messages": self._memo.held, "requests": self._history.held}
 
     def peek(self, body: bytes) -> wire.Peek:
         """What a body says of itself; what it shares with a request that was read before is not looked at again.

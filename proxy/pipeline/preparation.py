@@ -20,6 +20,7 @@ from policies.turns import INSTRUCTIONS
 from policies.types import Clusterer, Context, Need, Policy, Slot, Window
 from proxy.conversations.background import Background, Wanted
 from proxy.conversations.identity import Chain, chain
+from proxy.memories import Memories
 from proxy.wire.canonical import digest
 from proxy.wire.chat import Message
 from proxy.wire.memo import Memo
@@ -176,12 +177,17 @@ class Preparation:
         if size < 1:
             raise ValueError(f"size: must be at least 1, got {size}")
         self.plans = plans
-        self.made = Memo[_Made](plan_bytes)
-        self.clustered = Memo[Clusters](cluster_bytes)
+        self._made = Memo[_Made](plan_bytes)
+        self._clusters = Memo[Clusters](cluster_bytes)
         self._background = background
         self._size = size
         self._waiting: OrderedDict[bytes, bytes] = OrderedDict()  # the last digest of a request, and that of its reply
         self._lock = Lock()
+
+    @property
+    def memories(self) -> Memories:
+        """What it remembers, by kind."""
+        return {"plans": self._made.held, "clusters": self._clusters.held, "background": self._background.held}
 
     def put(self, request: Chain, reply: Mapping[str, Any] | None, preparing: Preparing, size: int = 0) -> None:
         """Prepare for what follows `request` and its `reply`; `size` bytes are kept in memory for that."""
@@ -210,12 +216,12 @@ class Preparation:
 
     def take(self, request: Chain, decision: str) -> Plan | None:
         """The plan for the longest prefix that has one, if it was made under the ledger of `decision`."""
-        made = next((found for digest in _newest(request) if (found := self.made.get(digest)) is not None), None)
+        made = next((found for digest in _newest(request) if (found := self._made.get(digest)) is not None), None)
         return made.plan if made is not None and made.decision == decision else None
 
     def clusters(self, request: Chain) -> Clusters | None:
         """The clusters of the longest prefix that has any."""
-        return next((found for digest in _newest(request) if (found := self.clustered.get(digest)) is not None), None)
+        return next((found for digest in _newest(request) if (found := self._clusters.get(digest)) is not None), None)
 
     def waits(self, request: bytes, key: bytes) -> bool:
         """Whether what follows a request is still to be prepared for."""
@@ -226,12 +232,12 @@ class Preparation:
         """Keep a plan under `key`, unless the conversation has moved on."""
         if self.waits(request, key):
             made = _Made(plan, decision)
-            self.made.put(key, made, made.size)
+            self._made.put(key, made, made.size)
 
     def keep_clusters(self, request: bytes, key: bytes, made: Clusters) -> None:
         """Keep clusters under `key`, unless the conversation has moved on."""
         if self.waits(request, key):
-            self.clustered.put(key, made, _SLOT_BYTES * len(made.by_slot))
+            self._clusters.put(key, made, _SLOT_BYTES * len(made.by_slot))
 
     def later(self, request: bytes, key: bytes, work: Callable[[], None], size: int = 0) -> Callable[[], None]:
         """What does more for a conversation in the background, unless it has moved on; it keeps no work itself."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from policies.relevance import Passage
 from policies.terms import Terms, read
 from proxy.embeddings import key
+from proxy.memories import Held, together
 from proxy.recall import sentences
 from proxy.wire.chat import Message
 from proxy.wire.memo import Memo
@@ -26,12 +27,18 @@ class Sentence:
 
 
 class Library:
-    """Reads messages, each once as long as it is remembered. Safe to share between threads."""
+    """Reads messages, each once as long as it is remembered, in `max_bytes`. Safe to share between threads."""
 
     def __init__(self, max_bytes: int = 64 * 2**20) -> None:
-        self._passages = Memo[Passage](max_bytes // 2)
-        self._sentences = Memo[Sequence[Sentence]](max_bytes // 2)
+        self._passages = Memo[Passage](max_bytes * 7 // 16)
+        self._sentences = Memo[Sequence[Sentence]](max_bytes * 7 // 16)
         self._keys = Memo[bytes](max_bytes // 8)
+
+    def held(self) -> Held:
+        """How much it holds."""
+        return together(
+            {"passages": self._passages.held, "sentences": self._sentences.held, "keys": self._keys.held},
+        )
 
     def key(self, message: Message) -> bytes:
         """What the vectors of the message's text are kept under."""

@@ -14,6 +14,7 @@ from hashlib import blake2b
 import structlog
 
 from proxy.guard import Faults
+from proxy.memories import Memories
 from proxy.recall.asking import ask, fence
 from proxy.route import Ratings as Settings
 from proxy.upstream import Upstream
@@ -97,6 +98,11 @@ class Ratings:
         return Stats(
             calls=self._calls, failures=self._failures, rated=self._rated, seconds=self._seconds, waiting=waiting
         )
+
+    @property
+    def memories(self) -> Memories:
+        """What it remembers."""
+        return {"ratings": self._known.held}
 
     def known(self, settings: Settings, messages: Sequence[Message]) -> Mapping[int, float]:
         """The ratings that are there, 0..1, by message."""

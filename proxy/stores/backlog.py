@@ -5,6 +5,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice, takewhile
 
+from proxy.memories import Held
+
+_OVERHEAD = 350  # bytes of objects and bookkeeping around one value
+
 
 @dataclass(frozen=True, slots=True)
 class Batch:
@@ -15,7 +19,7 @@ class Batch:
 
 
 class Backlog:
-    """The newest values, at most `max_items` of them and `max_bytes` of keys and values; what is older is dropped.
+    """The newest values, at most `max_items` of them and `max_bytes` with their bookkeeping; what is older is dropped.
 
     The first value kept under a key stays, as it would in the store. Raises ValueError for bounds below 1.
     """
@@ -33,12 +37,16 @@ class Backlog:
     def __len__(self) -> int:
         return len(self._items)
 
+    def held(self) -> Held:
+        """How much it holds."""
+        return Held(len(self._items), self._bytes, self._max_bytes)
+
     def put(self, items: Mapping[bytes, bytes], ttl_s: float | None) -> None:
         """Keep values for later; the time they wait is not taken off `ttl_s` seconds."""
         for key, value in items.items():
             if key not in self._items:
                 self._items[key] = (value, ttl_s)
-                self._bytes += len(key) + len(value)
+                self._bytes += len(key) + len(value) + _OVERHEAD
         while len(self._items) > self._max_items or self._bytes > self._max_bytes:
             self._remove(next(iter(self._items)))
             self.dropped += 1
@@ -67,4 +75,4 @@ class Backlog:
 
     def _remove(self, key: bytes) -> None:
         value, _ = self._items.pop(key)
-        self._bytes -= len(key) + len(value)
+        self._bytes -= len(key) + len(value) + _OVERHEAD

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import inf
 from secrets import token_bytes
 
+from proxy.memories import Held
 from proxy.stores.contract import Found, Mark
 
 ENTRY_OVERHEAD = 300  # bytes of objects and bookkeeping around one entry, measured on 32-byte keys
@@ -59,6 +60,10 @@ class MemoryStore:
     def bytes_held(self) -> int:
         """The sizes of all entries, bookkeeping included."""
         return self._bytes
+
+    def held(self) -> Held:
+        """How much it holds."""
+        return Held(len(self), self._bytes, self._max_bytes)
 
     async def open(self) -> None:
         """Nothing to connect to."""

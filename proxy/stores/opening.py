@@ -6,9 +6,15 @@ from proxy.stores.sqlite import SQLiteStore
 from proxy.stores.steady import Limits, Settled, SteadyStore
 from proxy.stores.urls import Address, Backend, parse
 
+MEMORY_BYTES = 128 * 2**20
 
-def open_store(url: str, *, limits: Limits | None = None, settled: Settled | None = None) -> SteadyStore:
+
+def open_store(
+    url: str, *, limits: Limits | None = None, settled: Settled | None = None, max_bytes: int = MEMORY_BYTES
+) -> SteadyStore:
     """The store that `url` names, behind time limits, ready for its `open`; `settled` hears of late writes.
+
+    One in memory takes at most `max_bytes`; what was used longest ago is forgotten.
 
     memory://                      this process alone, nothing kept
     sqlite:///file                 a file, relative to the working directory; sqlite:////path for an absolute one
@@ -18,14 +24,14 @@ def open_store(url: str, *, limits: Limits | None = None, settled: Settled | Non
     Raises ConfigError for anything else, naming the URL (credentials masked) and what would do.
     """
     address = parse(url)
-    return SteadyStore(backend(address), name=address.name, limits=limits, settled=settled)
+    return SteadyStore(backend(address, max_bytes), name=address.name, limits=limits, settled=settled)
 
 
-def backend(address: Address) -> Store:
+def backend(address: Address, max_bytes: int = MEMORY_BYTES) -> Store:
     """The bare store at an address: what fails, fails at once."""
     match address.backend:
         case Backend.MEMORY:
-            return MemoryStore()
+            return MemoryStore(max_bytes=max_bytes)
         case Backend.SQLITE:
             return SQLiteStore(address.target)
         case Backend.REDIS | Backend.CLUSTER:

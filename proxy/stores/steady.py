@@ -15,9 +15,11 @@ from typing import ParamSpec, TypeVar
 
 import structlog
 
+from proxy.memories import Memories
 from proxy.stores.backlog import Backlog
 from proxy.stores.breaker import Breaker
 from proxy.stores.contract import Found, Mark, Store, StoreError
+from proxy.stores.memory import MemoryStore
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -108,6 +110,12 @@ class SteadyStore:
     def stats(self) -> Stats:
         """What happened so far, for metrics."""
         return replace(self._counts, dropped=self._backlog.dropped, waiting=len(self._backlog), down=self._breaker.open)
+
+    @property
+    def memories(self) -> Memories:
+        """What it holds in this process: itself, where it is in memory, and what waits until it is back."""
+        own: Memories = {"state": self._inner.held} if isinstance(self._inner, MemoryStore) else {}
+        return {**own, "backlog": self._backlog.held}
 
     async def open(self) -> None:
         """Connect or create; where that fails the store counts as down, and is opened when it can be."""

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import tiktoken
 
+from proxy.memories import Held
 from proxy.tokens import images, media, models, pieces, schemas, tokenizers
 from proxy.tokens.framing import Framing, framing_of
 from proxy.tokens.ratios import EXACT, NOTHING, PRIORS, Classes, Ratios, classify
@@ -152,6 +153,9 @@ def _says_nothing_else(m: chat.Message) -> bool:
     return m.name is None and m.answers is None and not (m.calls or m.extras) and m.role != "function"
 
 
+_MEASURE_BYTES = 400  # of a measure and its key, in their places
+
+
 @lru_cache(maxsize=1024)
 def counter(model: str | None) -> Counter:
     """The counter for `model`; for one that is unknown or None, an estimate on the high side.
@@ -171,15 +175,23 @@ def counter(model: str | None) -> Counter:
 
 
 class Cache:
-    """Measures of messages by `(counter.key, digest)`, the least recently used forgotten beyond `size`. Thread-safe."""
+    """Measures of messages by `(counter.key, digest)`, the least recently used forgotten beyond `max_bytes`.
 
-    def __init__(self, size: int = 100_000) -> None:
-        self._size = size
+    At least one is kept. Thread-safe.
+    """
+
+    def __init__(self, max_bytes: int = 32 * 2**20) -> None:
+        self._max_bytes = max_bytes
+        self._size = max(1, max_bytes // _MEASURE_BYTES)
         self._measures: OrderedDict[tuple[str, bytes], Measure] = OrderedDict()
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
         return len(self._measures)
+
+    def held(self) -> Held:
+        """How much it holds."""
+        return Held(len(self._measures), _MEASURE_BYTES * len(self._measures), self._max_bytes)
 
     def get(self, key: tuple[str, bytes]) -> Measure | None:
         """What was put under `key`, None if nothing was or it is forgotten."""
@@ -232,4 +244,4 @@ class Cache:
                 self._measures.popitem(last=False)
 
 
-_SCHEMAS = Cache(size=1_000)
+_SCHEMAS = Cache(1_000 * _MEASURE_BYTES)

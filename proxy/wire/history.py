@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate, count, islice
 from threading import Lock
 
+from proxy.memories import Held
 from proxy.wire import sizes
 from proxy.wire.chat import Settings
 from proxy.wire.grouping import first_of
@@ -48,14 +49,13 @@ class History:
         return len(self._kept)
 
     @property
-    def max_bytes(self) -> int:
-        """The bound."""
-        return self._kept.max_bytes
-
-    @property
     def bytes_held(self) -> int:
         """The sizes of all requests, an upper bound of what is kept for them."""
         return self._kept.bytes_held
+
+    def held(self) -> Held:
+        """How much it holds."""
+        return self._kept.held()
 
     def find(self, body: bytes) -> Shared | None:
         """The longest beginning that `body` shares with a request that is kept; None for less than a message."""

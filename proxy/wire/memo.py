@@ -5,6 +5,8 @@ from collections.abc import Callable, Hashable
 from threading import Lock
 from typing import Generic, TypeVar
 
+from proxy.memories import Held
+
 V = TypeVar("V")
 
 _ENTRY_OVERHEAD = 600  # bytes of bookkeeping and objects around one small entry, measured on short messages
@@ -31,14 +33,13 @@ class Memo(Generic[V]):
         return len(self._entries)
 
     @property
-    def max_bytes(self) -> int:
-        """The bound."""
-        return self._max_bytes
-
-    @property
     def bytes_held(self) -> int:
         """The sizes of all entries, bookkeeping included."""
         return self._bytes
+
+    def held(self) -> Held:
+        """How much it holds."""
+        return Held(len(self._entries), self._bytes, self._max_bytes)
 
     def get(self, key: Hashable) -> V | None:
         """The value kept under `key`, now the most recently used; None if there is none."""

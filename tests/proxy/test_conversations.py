@@ -394,7 +394,7 @@ async def test_memory_holds_as_many_conversations_as_entries_and_a_kilobyte_for_
             drops = frozenset(range(1, length - 8, 2)) if length < 60 else known.ledger.drops
             await worker.commit(chain, Ledger(decision=f"{number:016x}", length=length, drops=drops), known)
 
-    assert worker.bytes_held < size * 1_000
+    assert worker.memories["decisions"]().bytes < size * 1_000
     store.down = True
     for number in range(size):
         assert (await worker.replay(worker.of(talk(99, f"talk {number}")))).index == 98

@@ -256,7 +256,7 @@ def test_no_message_makes_it_raise_or_costs_more_than_its_bytes(
 
 
 def test_a_cache_counts_once_and_forgets_what_is_oldest() -> None:
-    cache = Cache(size=2)
+    cache = Cache(max_bytes=800)
     for number in range(3):
         cache.put(("k", bytes([number])), Measure(number, NOTHING))
         cache.get(("k", b"\x00"))
@@ -286,7 +286,7 @@ def test_a_cache_keeps_models_apart_that_count_images_differently() -> None:
 
 
 def test_a_cache_bears_many_threads() -> None:
-    cache, counter = Cache(size=10), tokens.counter("gpt-4o")
+    cache, counter = Cache(max_bytes=4000), tokens.counter("gpt-4o")
     messages = [message(content=f"message {number}") for number in range(40)]
     wrong = []
 

@@ -120,7 +120,7 @@ def test_plans_are_kept_as_far_as_they_take_so_many_bytes(background: Background
 
     kept = [preparation.take(longer(first, REPLY), "") for first in firsts]
     assert kept == [None] * 5 + [long] * 4
-    assert bytes_of(preparation.made, without=[long]) < preparation.made.bytes_held <= 150_000
+    assert bytes_of(preparation._made, without=[long]) < preparation.memories["plans"]().bytes <= 150_000
     planner.plan = Plan("fifo", long.actions * 3)
     preparation.put(firsts[0], REPLY, planner)
     settle(background, planner)
@@ -145,7 +145,7 @@ def test_a_plan_takes_what_is_counted_of_it(background: Background) -> None:
     preparation.put(first, REPLY, planner)
     settle(background, planner)
 
-    assert bytes_of(made) <= preparation.made.bytes_held <= 2 * bytes_of(made)
+    assert bytes_of(made) <= preparation.memories["plans"]().bytes <= 2 * bytes_of(made)
 
 
 def test_so_many_conversations_are_prepared_for_at_a_time() -> None:
