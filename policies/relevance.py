@@ -103,9 +103,10 @@ def relevance(
     named = _named(asked, index)
     score = _standard(bm25(_without(asked, [index.speakers[name] for name in named]), index))
     if vectors is not None and query_vector is not None:
-        known = np.array([vector is not None for vector in vectors])
-        if known.any():
-            close = _standard(_cosines([vector for vector in vectors if vector is not None], query_vector))
+        there = [vector for vector in vectors if vector is not None]
+        known = np.array([vector is not None for vector in vectors]) if len(there) < len(index) else np.s_[:]
+        if there:
+            close = _standard(_cosines(there, query_vector))
             score[known] = (1 - DENSE) * score[known] + DENSE * close
     score = _standard(_spread(score))
     score += SPEAKER * _spoken(named, index) + DATE * _dated(asked, index)
@@ -115,25 +116,33 @@ def relevance(
 
 def bm25(asked: Terms, index: Index) -> Scores:
     """The BM25 score of each passage for the terms that are asked for, 0 or more."""
-    found: list[tuple[float, list[tuple[int, int]]]] = []
-    everywhere = [passage.terms.counts for passage in index.passages]
-    for term in asked.counts:
-        holders = [(i, counts[term]) for i, counts in enumerate(everywhere) if term in counts]
-        if holders:
-            found.append((math.log(1 + (len(index) - len(holders) + 0.5) / (len(holders) + 0.5)), holders))
+    held: dict[str, list[tuple[int, int]]] = {term: [] for term in asked.counts}
+    terms = held.keys()
+    for i, passage in enumerate(index.passages):
+        counts = passage.terms.counts
+        for term in terms & counts.keys():
+            held[term].append((i, counts[term]))
+    found = [
+        (math.log(1 + (len(index) - len(holders) + 0.5) / (len(holders) + 0.5)), holders)
+        for holders in held.values()
+        if holders
+    ]
     found.sort(key=lambda each: -each[0])
     scores = np.zeros(len(index))
     norm = K1 * (1 - B + B * index.lengths / max(index.lengths.mean(), 1.0))
     for idf, holders in found[:QUERY_TERMS]:
-        places, counts = np.array(holders).T
-        scores[places] += idf * counts * (K1 + 1) / (counts + norm[places])
+        places, times = np.array(holders).T
+        scores[places] += idf * times * (K1 + 1) / (times + norm[places])
     return scores
 
 
 def rarities(asked: Terms, everything: Sequence[Passage]) -> dict[str, float]:
     """How much each term that is asked says: its idf among all passages, in nats."""
-    everywhere = [passage.terms.counts for passage in everything]
-    held = {term: sum([term in counts for counts in everywhere]) for term in asked.counts}
+    held = dict.fromkeys(asked.counts, 0)
+    terms = held.keys()
+    for passage in everything:
+        for term in terms & passage.terms.counts.keys():
+            held[term] += 1
     return {term: math.log(1 + (len(everything) - n + 0.5) / (n + 0.5)) for term, n in held.items()}
 
 
@@ -152,7 +161,7 @@ def pooled(vectors: Vectors) -> NDArray[np.float32]:
 def _cosines(vectors: Sequence[Vectors], query: Vectors) -> Scores:
     """The cosine of the query with the best piece of each text."""
     pieces = [vector if vector.ndim == 2 else vector[None, :] for vector in vectors]
-    close = np.concatenate(pieces).astype(np.float32) @ pooled(query)
+    close = np.concatenate(pieces, dtype=np.float32) @ pooled(query)
     if len(close) == len(pieces):
         return close.astype(np.float64)
     starts = np.cumsum([0, *map(len, pieces[:-1])])

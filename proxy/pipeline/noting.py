@@ -138,7 +138,7 @@ class Noting:
         left = sorted(scores.keys() - gone)
         ranked = (i for i in sorted(gone, key=lambda i: -scores[i]) if not self._asking(i))
         old = [*islice(ranked, OLD)]
-        new = [i for i in left if not self._asking(i)][-NEW:]
+        new = [*islice((i for i in reversed(left) if not self._asking(i)), NEW)]
         gap = max((scores[i] for i in old), default=0.0) - max((scores[i] for i in left), default=0.0)
         return strength(
             self.messages[query].text,
