@@ -28,6 +28,7 @@ from proxy.route import Route
 from proxy.upstream import Upstream
 from proxy.upstream.learned import learned_key
 from proxy.upstream.windows import Windows
+from proxy.wire.settings import LONGEST_NAME
 
 if TYPE_CHECKING:
     from proxy.telemetry.tracing import RequestSpan, Tracing
@@ -41,7 +42,7 @@ SHOWN = 100  # characters of a header's value that an error repeats
 
 _INTEGER = re.compile(r" *[+-]?[0-9]{1,18} *")
 _NO_TEXTS: Mapping[str, str] = MappingProxyType({})
-_DEPLOYMENT = re.compile(r"/deployments/([^/]+)/")
+_DEPLOYMENT = re.compile(rf"/deployments/([^/]{{1,{LONGEST_NAME}}})/")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,6 +25,7 @@ from proxy.wire.memo import Memo
 BATCH = 16  # messages in one question
 AT_ONCE = 2  # questions that wait for an answer, of all conversations of a worker
 WAITING = 64  # questions that wait for their turn: of a conversation that is longer, the newest come first
+SPEAKER = 64  # characters of a name, the most that OpenAI takes
 SHOWN = 1_200  # characters of a message that the model sees, of its beginning and its end
 ANSWER_TOKENS = 12  # for each message
 LONGEST_PAUSE_S = 300.0
@@ -64,7 +65,7 @@ class _Standing:
 class _Question:
     settings: Settings
     task: str
-    messages: Mapping[bytes, Message] = field(repr=False)
+    messages: Mapping[bytes, str] = field(repr=False)  # as the model sees them: whole ones would stay in memory
 
 
 class Ratings:
@@ -118,8 +119,8 @@ class Ratings:
         said = "" if task is None else _shortened(messages[task].text)
         order = sorted(missing, reverse=True)
         questions = [
-            _Question(settings, said, {missing[i]: messages[i] for i in order[start : start + BATCH]})
-            for start in range(0, len(order), BATCH)
+            _Question(settings, said, {missing[i]: _shown(messages[i]) for i in order[start : start + BATCH]})
+            for start in range(0, min(len(order), BATCH * WAITING), BATCH)
         ]
         self._loop.call_soon_threadsafe(self._put, questions)
 
@@ -172,10 +173,7 @@ class Ratings:
             self._asked.difference_update(question.messages)
 
     async def _ask(self, upstream: Upstream, question: _Question) -> str:
-        numbered = [
-            f"#{number} {message.name or message.role}: {_shortened(message.text)}"
-            for number, message in enumerate(question.messages.values(), 1)
-        ]
+        numbered = [f"#{number} {shown}" for number, shown in enumerate(question.messages.values(), 1)]
         material = "\n\n".join((f"The task: {question.task}", *numbered))
         mark = fence(material)
         limit = ANSWER_TOKENS * len(numbered)
@@ -215,6 +213,10 @@ def _keys(settings: Settings, messages: Sequence[Message]) -> dict[int, bytes]:
             own.update(message.canonical or message.digest)
             keys[i] = own.digest()
     return keys
+
+
+def _shown(message: Message) -> str:
+    return f"{(message.name or message.role)[:SPEAKER]}: {_shortened(message.text)}"
 
 
 def _shortened(text: str) -> str:

@@ -24,6 +24,8 @@ LIMITS: tuple[tuple[str, ...], ...] = (
 """Where clients name how many tokens an answer, or the thinking before it, may take."""
 
 
+LONGEST_NAME = 512
+
 _TOPS = frozenset(path[0] for path in LIMITS)
 
 
@@ -40,9 +42,9 @@ def output_limits(read: Read, names: Collection[str] | None = None) -> tuple[int
 
 
 def model_name(read: Read) -> str | None:
-    """The `model` of the request."""
+    """The `model` of the request; one of more than LONGEST_NAME characters is none, since names are remembered."""
     model = read("model")
-    return model if isinstance(model, str) else None
+    return model if isinstance(model, str) and len(model) <= LONGEST_NAME else None
 
 
 def read_settings(read: Read) -> Settings:

@@ -214,3 +214,12 @@ def test_a_setting_that_looks_like_a_message_is_not_taken_for_one() -> None:
         chat = wire.parse(body, memo)
         assert chat.settings.response_format == same
         assert chat.messages[0].parts == (Text("x" * 600),)
+
+
+@pytest.mark.parametrize(("length", "known"), [(512, True), (513, False), (2_000_000, False)])
+def test_a_name_too_long_for_a_model_is_none(length: int, known: bool) -> None:
+    """Models are remembered by name, so many of them: clients could fill the memory with names."""
+    body = b'{"model":"%b","messages":[%b]}' % (b"m" * length, USER)
+    expected = "m" * length if known else None
+
+    assert wire.peek(body).model == wire.parse(body).settings.model == wire.peek_model(body) == expected

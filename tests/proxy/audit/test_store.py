@@ -252,6 +252,25 @@ def test_figures_keep_up_with_what_comes_and_goes(tmp_path: Path) -> None:
     assert {each.name: each.requests for each in figures.totals(Filter(), by="route")} == {"r2": 40, "r3": 60}
 
 
+def test_names_that_no_decision_has_any_more_are_forgotten(tmp_path: Path) -> None:
+    """Clients name their models, and may name another with every request."""
+    store = AuditStore(tmp_path / "audit.db", rows=100, days=0, now=lambda: NOW)
+    store.open()
+    figures = Figures()
+    for start in range(0, 4000, 400):
+        fill(store, *(record(number, model=f"m{number}") for number in range(start, start + 400)))
+        store._prune(store._current(), NOW)
+        store.flush()
+        with store.reading() as decisions:
+            figures.refresh(decisions)
+    store.close()
+
+    assert sorted(each.name for each in figures.totals(Filter(), by="model")) == [f"m{n}" for n in range(3900, 4000)]
+    assert [each.requests for each in figures.totals(Filter(model="m3950"))] == [1]
+    assert figures.totals(Filter(model="m3899")) == []
+    assert len(figures._loaded.known["model"]) < 1700
+
+
 def test_conversations_are_listed_by_their_last_request(store: AuditStore) -> None:
     fill(store, record(0, age_s=9), record(1, conversation="c1"), record(2, trigger=None), record(3, conversation=None))
 

@@ -16,6 +16,7 @@ from proxy.upstream import Upstream
 from proxy.wire.chat import Message
 from tests.fakes.upstream import Exchange, FakeUpstream
 from tests.proxy.dialogues import assistant, body, dialogue, system, user, words
+from tests.proxy.held import bytes_of
 from tests.proxy.proxied import Records, Start, post
 
 SETTINGS = Settings(upstream="small", model="small-1", deadline_s=5.0)
@@ -227,3 +228,21 @@ async def test_without_ratings_relevance_is_by_words_and_the_record_says_so(
     assert response.headers["x-trimtab-action"] == "trimmed"
     gathered = (await records.get())[0]["gathered"]
     assert (gathered["rated"], gathered["without"]) == (0, "vectors, ratings")
+
+
+async def test_questions_that_wait_keep_no_more_of_messages_than_is_asked(upstream: FakeUpstream) -> None:
+    go = asyncio.Event()
+
+    async def handler(exchange: Exchange) -> None:
+        await go.wait()
+        await say(exchange, "1: 5")
+
+    upstream.handler = handler
+    long = "tide " * 20_000
+    async with rating(upstream) as ratings:
+        for talk in range(12):
+            ratings.prepare(SETTINGS, read(*(user(f"{talk}.{number} {long}") for number in range(40))))
+        await asyncio.sleep(0)
+        assert ratings.stats.waiting == 36
+        assert bytes_of([*ratings._waiting]) < 1_500_000, "the messages have 48 MB"
+        go.set()
