@@ -12,10 +12,13 @@ shares of its size, and each question is asked at the end, of a model behind any
     full history  all of it
     newest, ...   what a way to trim sends; `newest` is a cut that keeps the newest, without recall
 
+Each time it is asked to answer in a few words: without, a small model goes on with the talk instead of answering.
+
 A question counts where the model answers it rightly from its evidence and not from nothing: what it cannot read out of
-a few lines says nothing about trimming, nor does what it guesses. `right` is of those, and an answer is right that has
-the words of the recorded one in it. `ROUGE-L` compares each reply, over all questions, with the one from the full
-history. `tokens` is the mean prompt, as the model counts.
+a few lines says nothing about trimming, nor does what it guesses. `sent` and `right` are of those: the share whose
+evidence was sent verbatim, kept or quoted, and the share that was answered rightly; an answer is right that has the
+words of the recorded one in it. `ROUGE-L` compares each reply, over all questions, with the one from the full history.
+`tokens` is the mean prompt, as the model counts.
 
 A small model loses the thread in long prompts, so windows are short here. `--results` and `--resume` as for the others.
 """
@@ -45,6 +48,7 @@ from proxy.errors import ConfigError
 from proxy.route import Route
 
 NOTHING, EVIDENCE, FULL = "nothing", "evidence", "full history"
+BRIEFLY = "Answer in a few words."
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
@@ -91,7 +95,7 @@ def main(
                 Console(),
                 f"{name}: answers of {model}, {len(chosen)} conversations, "
                 f"{counted} of {questions} questions answered from their evidence alone",
-                ["", "right %", "ROUGE-L", "tokens"],
+                ["", "sent %", "right %", "ROUGE-L", "tokens"],
                 _rows(figures[name]),
                 markdown,
             )
@@ -117,7 +121,7 @@ class Asker:
         self._supply, self._settings, self._results = supply, settings, results
 
     def asked(self, source: str, chosen: Sequence[Conversation]) -> list[dict[str, list[dict[str, Any]]]]:
-        """For each conversation, by context, for each question `{right, reply, tokens}`."""
+        """For each conversation, by context, for each question `{sent, right, reply, tokens}`."""
         contexts = [NOTHING, EVIDENCE, FULL]
         contexts += [_label(name, share) for share in self._shares for name in self._routes]
         found = []
@@ -143,27 +147,39 @@ class Asker:
     def _answers(self, conversation: Conversation, context: str) -> list[dict[str, Any]]:
         wanted = [*probes(conversation)]
         found = []
-        for request, question in zip(
+        for (request, sent), question in zip(
             self._requests(conversation, wanted, context), conversation.record["qas"], strict=True
         ):
-            reply: Reply = self._model.reply(request)
-            found.append({"right": right(reply.text, question), "reply": reply.text, "tokens": reply.prompt_tokens})
+            reply: Reply = self._model.reply(briefly(request))
+            made = {"sent": sent, "right": right(reply.text, question)}
+            found.append({**made, "reply": reply.text, "tokens": reply.prompt_tokens})
         return found
 
     def _requests(
         self, conversation: Conversation, wanted: Sequence[Probe], context: str
-    ) -> Iterable[Mapping[str, Any]]:
+    ) -> Iterable[tuple[Mapping[str, Any], bool]]:
+        """What is sent for each probe, and whether its evidence is in it."""
         if context in (NOTHING, EVIDENCE):
-            return [_alone(probe, evidence=context == EVIDENCE) for probe in wanted]
+            evidence = context == EVIDENCE
+            return [(_alone(probe, evidence=evidence), evidence) for probe in wanted]
         if context == FULL:
-            return [probe.request for probe in wanted]
+            return [(probe.request, True) for probe in wanted]
         name, share = next(
             (name, share) for name in self._routes for share in self._shares if _label(name, share) == context
         )
         window = int(share * replaying.size(conversation))
         way = asking.way(self._routes[name], wanted)
         asked = asyncio.run(asking.asked(conversation, wanted, way, window, self._supply))
-        return [json.loads(one.body) for one in asked.sent]
+        pairs = zip(wanted, asked.sent, strict=True)
+        return [(json.loads(one.body), all(fact & one.kept for fact in probe.facts)) for probe, one in pairs]
+
+
+def briefly(request: Mapping[str, Any]) -> dict[str, Any]:
+    """The request with its question, the last message, followed by how to answer it."""
+    *said, question = request["messages"]
+    content = question["content"]
+    asked = f"{content} {BRIEFLY}" if isinstance(content, str) else [*content, {"type": "text", "text": BRIEFLY}]
+    return {**request, "messages": [*said, {**question, "content": asked}]}
 
 
 def _parts(name: str, conversations: Iterable[Conversation]) -> Iterable[Conversation]:
@@ -211,8 +227,10 @@ def _figures(found: Sequence[Mapping[str, Sequence[Mapping[str, Any]]]], score: 
         replies = [reply for row in found for reply in row[context]]
         full = [reply["reply"] for row in found for reply in row[FULL]]
         flags = [flag for flags in counts for flag in flags]
+        some = [reply for reply, flag in zip(replies, flags, strict=True) if flag]
         figures[context] = {
-            "right": _percent(sum(r["right"] for r, flag in zip(replies, flags, strict=True) if flag), counted),
+            "sent": _percent(sum(reply["sent"] for reply in some), counted),
+            "right": _percent(sum(reply["right"] for reply in some), counted),
             "rouge_l": round(sum(map(score, full, (r["reply"] for r in replies))) / len(replies), 3),
             "tokens": round(sum(r["tokens"] for r in replies) / len(replies)),
         }
@@ -226,8 +244,8 @@ def _percent(part: int, whole: int) -> float | None:
 def _rows(figures: Mapping[str, Mapping[str, Any]]) -> Iterable[Sequence[str]]:
     for context, cells in figures.items():
         if context not in (NOTHING, EVIDENCE):
-            share = "" if cells["right"] is None else f"{cells['right']:.1f}"
-            yield [context, share, f"{cells['rouge_l']:.3f}", str(cells["tokens"])]
+            shares = ["" if cells[name] is None else f"{cells[name]:.1f}" for name in ("sent", "right")]
+            yield [context, *shares, f"{cells['rouge_l']:.3f}", str(cells["tokens"])]
 
 
 if __name__ == "__main__":

@@ -122,8 +122,9 @@ def test_questions_count_that_the_evidence_answers_and_nothing_does_not(
         "evidence": 100,
         "full history": 100,
     }
-    assert figures["newest, 50%"]["right"] == 0
-    assert figures["hybrid, 50%"]["right"] == 100
+    assert (figures["newest, 50%"]["sent"], figures["newest, 50%"]["right"]) == (0, 0)
+    assert (figures["hybrid, 50%"]["sent"], figures["hybrid, 50%"]["right"]) == (100, 100)
+    assert all(request["messages"][-1]["content"].endswith(answers.BRIEFLY) for request in Handler.requests)
     assert figures["newest, 50%"]["rouge_l"] == pytest.approx(2 / 3, abs=0.001), "two answers are the same"
     assert figures["full history"]["tokens"] == 42
     assert all(request["temperature"] == 0 and request["model"] == "local" for request in Handler.requests)
@@ -132,6 +133,15 @@ def test_questions_count_that_the_evidence_answers_and_nothing_does_not(
     again = CliRunner().invoke(answers.app, [*arguments, "--results", str(results), "--resume"])
     assert again.exit_code == 0, again.output
     assert len(Handler.requests) == asked == 15
+
+
+def test_how_to_answer_is_said_after_a_question_of_parts_too() -> None:
+    parts = [{"type": "text", "text": "A note."}, {"type": "text", "text": "Who?"}]
+
+    made = answers.briefly({"messages": [{"role": "user", "content": parts}]})
+
+    assert made["messages"][0]["content"] == [*parts, {"type": "text", "text": answers.BRIEFLY}]
+    assert len(parts) == 2, "what was given stays as it is"
 
 
 def test_dialogues_with_planted_facts_need_no_data(
