@@ -48,7 +48,7 @@ class Step:
     """A command of the suite: a module with arguments.
 
     `output` is the option that takes the file of figures; `markdown`: it writes Markdown; `kept`: that, and it can go
-    on after a stop. What measures time has the machine `alone`. `needs` is a word of what must be there besides.
+    on after a stop. What measures time has the machine `alone`.
     """
 
     name: str
@@ -59,11 +59,11 @@ class Step:
     markdown: bool = False
     alone: bool = False
 
-    def shown(self, data: Path | None, model_url: str) -> str:
+    def shown(self, data: Path | None, model_url: str, peers: Path | None = None) -> str:
         """The command as the documentation shows it: DATA and URL stand for what is different from place to place."""
         words = [word.replace(str(data), "DATA") if data is not None else word for word in self.arguments]
-        words = ["URL" if model_url and word == model_url else word for word in words]
-        return shlex.join(["python", "-m", self.module, *words])
+        stands = {model_url: "URL", str(peers): "peers"}
+        return shlex.join(["python", "-m", self.module, *(stands.get(word, word) for word in words)])
 
     def command(self, out: Path, *, resume: bool) -> list[str]:
         """The whole command line."""
@@ -89,14 +89,15 @@ def steps(data: Path | None, model_url: str, model: str, *, full: bool, peers: P
         arguments = (str(file), *sampled[name].flags(), "--policies", ways)
         yield Step(f"evidence-{name}", "bench.quality", arguments, kept=True)
     for name in (name for name in REPLAYED if name in files):
-        ways = f"newest,tail,{POLICIES if full else FEW},oracle"
+        ways = f"newest,tail,{POLICIES if full else f'fifo,{FEW}'},oracle"
         some = Sample(0, 4) if full else Sample(1 if name == "locomo" else 4, 4)
         arguments = (str(files[name]), *some.flags(), "--replay", "--budgets", "0.10,0.25,0.50", "--policies", ways)
         yield Step(f"replayed-{name}", "bench.quality", arguments, kept=True)
     if "agents" in files:
-        also = [each for name in POLICIES.split(",") for each in ("--also", f"policy: {name}")]
+        compared = (POLICIES if full else f"fifo,{FEW}").split(",")
+        also = [each for name in compared for each in ("--also", f"policy: {name}")]
         long = () if full else ("--longer-than", "30000")
-        yield Step("cache", "bench.cache", (str(files["agents"]), *long, *(also if full else also[-4:])))
+        yield Step("cache", "bench.cache", (str(files["agents"]), *long, *also))
     planted = _flags(("planted", "messages", "facts"), ("12", "300", "16") if full else ("6", "200", "12"))
     planted += ("--replay", "--budgets", "0.10,0.25,0.50", "--policies", f"newest,{POLICIES},oracle")
     yield Step("planted", "bench.quality", tuple(planted), kept=True)

@@ -55,7 +55,7 @@ def main(
             continue
         for suffix in ("done", "md"):
             (out / f"{step.name}.{suffix}").unlink(missing_ok=True)
-        (out / f"{step.name}.command").write_text(f"{step.shown(data, model_url)}\n", encoding="utf-8")
+        (out / f"{step.name}.command").write_text(f"{step.shown(data, model_url, peers)}\n", encoding="utf-8")
     failed: list[str] = []
 
     def ended(each: Ended) -> None:

@@ -63,15 +63,19 @@ def table(rows: dict[str, dict[str, Row]]) -> Table:
 
 
 def markdown(rows: dict[str, dict[str, Row]]) -> str:
-    """What each server adds, side by side: milliseconds at P50 and P99, then requests a second."""
+    """What each server adds, side by side: milliseconds at P50 and P99, of a processor, then requests a second."""
     names = [name for name in next(iter(rows.values())) if name != DIRECT]
-    lines = [f"| added P50 / P99 ms, requests/s | {' | '.join(names)} |", "| --- |" + " --: |" * len(names)]
+    lines = [
+        f"| added P50 / P99 ms (processor ms), requests/s | {' | '.join(names)} |",
+        "| --- |" + " --: |" * len(names),
+    ]
     for label, by_server in rows.items():
         cells = []
         for name in names:
             row = by_server[name]
             rate = f", {row['per_s']:,.0f}/s" if "per_s" in row else ""
-            cells.append(f"{row['added_p50_ms']:.2f} / {row['added_p99_ms']:.2f}{rate}")
+            cpu = f" ({row['cpu_ms']:.2f})" if "cpu_ms" in row else ""
+            cells.append(f"{row['added_p50_ms']:.2f} / {row['added_p99_ms']:.2f}{cpu}{rate}")
         lines.append(f"| {label} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 

@@ -123,7 +123,9 @@ def test_servers_stand_side_by_side_without_the_direct_way() -> None:
     direct = {"p50_ms": 1.0, "added_p50_ms": 0.0, "added_p99_ms": 0.0, "per_s": 9000.0}
     own = {"p50_ms": 1.5, "added_p50_ms": 0.5, "added_p99_ms": 2.0}
 
-    made = markdown({"2 KB": {"direct": direct, "trimtab": own | {"per_s": 1234.5}}, "stream": {"trimtab": own}})
+    made = markdown(
+        {"2 KB": {"direct": direct, "trimtab": own | {"cpu_ms": 0.25, "per_s": 1234.5}}, "stream": {"trimtab": own}}
+    )
 
-    assert made.splitlines()[0] == "| added P50 / P99 ms, requests/s | trimtab |"
-    assert made.splitlines()[2:] == ["| 2 KB | 0.50 / 2.00, 1,234/s |", "| stream | 0.50 / 2.00 |"]
+    assert made.splitlines()[0] == "| added P50 / P99 ms (processor ms), requests/s | trimtab |"
+    assert made.splitlines()[2:] == ["| 2 KB | 0.50 / 2.00 (0.25), 1,234/s |", "| stream | 0.50 / 2.00 |"]

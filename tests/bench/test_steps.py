@@ -10,6 +10,7 @@ from bench.steps import Sample, Step, steps
 
 ROOT = Path(__file__).parents[2]
 PAGES = (ROOT / "README.md", ROOT / "docs" / "benchmarks.md")
+FIGURE = re.compile(r"\d\s?(?:%|ms\b|µs|MB\b|times\b)|\|\s*\d")
 PLACE = re.compile(r"<!-- bench (\S+) -->")
 
 
@@ -64,6 +65,29 @@ def test_every_place_of_the_documentation_has_a_step_that_fills_it(page: Path, f
     assert set(places) <= made | charts
 
 
+def _paragraphs(page: Path, sections: tuple[str, ...]) -> list[str]:
+    """The paragraphs of some sections that are outside of the places that are filled."""
+    text = page.read_text(encoding="utf-8")
+    parts = [part for part in re.split(r"(?m)^## ", text) if part.startswith(sections)]
+    assert len(parts) == len(sections)
+    outside = (re.sub(r"(?s)<!-- bench .*?<!-- /bench -->", "", part) for part in parts)
+    return [each for part in outside for each in re.split(r"\n{2,}", part)]
+
+
+def test_every_figure_that_is_not_in_such_a_place_names_its_command() -> None:
+    figures = [each for each in _paragraphs(PAGES[0], ("Results", "How fast")) if FIGURE.search(each)]
+
+    assert figures, "how much of the time goes where is told in words"
+    assert all("`python -m bench." in each for each in figures), figures
+
+
+@pytest.mark.parametrize(
+    "text", ["takes 3.5 ms", "12 % of it", "a row | 0.5 | 12 |", "150 MB"], ids=["time", "share", "table", "memory"]
+)
+def test_a_figure_is_known(text: str) -> None:
+    assert FIGURE.search(text)
+
+
 def test_what_can_go_on_is_told_to(tmp_path: Path) -> None:
     kept = Step("a", "bench.quality", ("--planted", "1"), kept=True)
     other = Step("b", "bench.hot", (), None)
@@ -75,11 +99,11 @@ def test_what_can_go_on_is_told_to(tmp_path: Path) -> None:
 
 def test_commands_are_shown_as_they_are_anywhere(data: Path) -> None:
     step = Step(
-        "a", "bench.quality.answers", (str(data / "support.jsonl"), "--model-url", "http://host/v1", "--x", "a b")
+        "a", "bench.quality.answers", (str(data / "support.jsonl"), "--model-url", "http://host/v1", "/opt/p", "a b")
     )
 
-    assert step.shown(data, "http://host/v1") == (
-        "python -m bench.quality.answers DATA/support.jsonl --model-url URL --x 'a b'"
+    assert step.shown(data, "http://host/v1", Path("/opt/p")) == (
+        "python -m bench.quality.answers DATA/support.jsonl --model-url URL peers 'a b'"
     )
     assert str(data) in step.shown(None, "")
 
