@@ -9,7 +9,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-import httpx
 from starlette.types import Message
 
 from bench.fuzz_bodies import Case
@@ -23,14 +22,13 @@ from proxy.gateway import Gateway
 from proxy.http.headers import Headers
 from proxy.metrics import Metrics
 from proxy.upstream import Reply, Upstream
-from proxy.upstream.transport import Stream
 from tests.validator import violations, worsened
 
 SLOWEST_S = 1.0
 ANSWER = b'{"choices":[{"index":0,"message":{"role":"assistant","content":"Yes."},"finish_reason":"stop"}]}'
 
 
-class _Body(Stream):
+class _Body:
     """A body that is there from the beginning, and no connection's."""
 
     def __init__(self) -> None:
@@ -55,10 +53,11 @@ class Echo(Upstream):
         self.body: bytes | None = None
 
     async def send(self, method: str, target: bytes, headers: Headers, body: Any = b"", **_: Any) -> Reply:  # noqa: D102
+        slots = asyncio.Semaphore()
         if method == "POST":
             self.body = body
-            return Reply("fake", httpx.Response(200, headers={"content-type": "application/json"}, stream=_Body()))
-        return Reply("fake", httpx.Response(404, stream=_Body()))
+            return Reply("fake", 200, [(b"content-type", b"application/json")], _Body(), slots)
+        return Reply("fake", 404, [], _Body(), slots)
 
 
 class Kept(Audit):

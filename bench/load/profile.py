@@ -32,7 +32,7 @@ PARTS = {  # by what stands in a file's path, the first that fits
     "/httpx": "aiohttp, httpx: the upstream's connection",
     "/multidict/": "aiohttp, httpx: the upstream's connection",
     "/yarl/": "aiohttp, httpx: the upstream's connection",
-    "/proxy/upstream/": "own upstream: relay, transport",
+    "/proxy/upstream/": "own upstream: connections, relay",
     "/proxy/wire/": "reading messages",
     "/proxy/tokens/": "counting",
     "/tiktoken/": "counting",

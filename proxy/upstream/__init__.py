@@ -1,10 +1,13 @@
 """An upstream: where requests are forwarded to, with whose key, and what comes back."""
 
+import asyncio
+import re
 import socket
 import ssl
 from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator
 from dataclasses import dataclass
+from typing import Protocol
 
 import httpx
 
@@ -12,9 +15,25 @@ from proxy.errors import ConfigError, UpstreamError
 from proxy.http import headers as fields
 from proxy.http import targets
 from proxy.http.headers import Headers
-from proxy.upstream.transport import Stream, Transport
+from proxy.upstream.pool import Pool
+from proxy.upstream.transport import Transport, proxied
 
 _CREDENTIALS = frozenset({b"authorization", b"api-key", b"x-api-key"})
+_WHOLE = 1 << 20  # bytes; a larger body is sent in slices, so that it does not hold the event loop up
+_ASIDE = frozenset({"HEAD", "CONNECT"})  # their answers have no body, whatever their heads say
+_NO_CONTENT = frozenset({b"GET", b"OPTIONS", b"TRACE"})  # RFC 9110, section 8.6: others say that they have none
+_BREAKS = re.compile(rb"[\r\n\x00]")
+
+
+class Source(Protocol):
+    """The body of an answer, wherever it comes from; reading it raises httpx.TransportError."""
+
+    @property
+    def ended(self) -> bool: ...  # noqa: D102
+
+    async def read(self) -> bytes: ...  # noqa: D102
+
+    async def aclose(self) -> None: ...  # noqa: D102
 
 
 class Reply(AsyncIterator[bytes]):
@@ -25,14 +44,13 @@ class Reply(AsyncIterator[bytes]):
     to stop.
     """
 
-    def __init__(self, name: str, response: httpx.Response) -> None:
+    def __init__(self, name: str, status: int, headers: Headers, source: Source, slots: asyncio.Semaphore) -> None:
         self._name = name
-        if not isinstance(response.stream, Stream):
-            raise TypeError(f"response stream: must be the transport's own, got {type(response.stream).__name__}")
-        self._stream = response.stream
+        self._stream = source
+        self._slots: asyncio.Semaphore | None = slots
         self._peeked: deque[bytes] = deque()
-        self.status = response.status_code
-        self.headers = fields.lowered(response.headers.raw)
+        self.status = status
+        self.headers = headers
 
     async def __anext__(self) -> bytes:
         if self._peeked:
@@ -67,7 +85,10 @@ class Reply(AsyncIterator[bytes]):
 
     async def aclose(self) -> None:
         """Let the connection go: back to the pool if the body was read to its end, else closed."""
-        await self._stream.aclose()
+        slots, self._slots = self._slots, None
+        if slots is not None:
+            slots.release()
+            await self._stream.aclose()
 
     async def _read(self) -> bytes:
         try:
@@ -112,13 +133,22 @@ class Upstream:
         self._origin, self._base = _parse(name, base_url)
         self._api_key = api_key
         self.idle_s = idle_s
-        self._transport = Transport(
-            tls=_tls(name, ca_bundle),
-            connect_s=connect_s,
-            idle_s=idle_s,
-            connections=connections,
-            keepalive_s=keepalive_s,
-        )
+        self._connect_s = connect_s
+        self._slots = asyncio.Semaphore(connections)
+        tls, where = _tls(name, ca_bundle), self.place
+        self._transport = Transport(tls=tls, connect_s=connect_s, idle_s=idle_s, keepalive_s=keepalive_s)
+        # What goes through a proxy of the environment, or comes in pieces, is rare: the library sees to it.
+        self._pool = None
+        if not proxied(self._origin.scheme, where.host, where.port):
+            self._pool = Pool(
+                where.host,
+                where.port,
+                tls if self._origin.scheme == "https" else None,
+                connect_s=connect_s,
+                idle_s=idle_s,
+                keepalive_s=keepalive_s,
+            )
+        self._host_field = b"Host: " + self._origin.netloc
 
     @property
     def host(self) -> str:
@@ -146,33 +176,66 @@ class Upstream:
         the client's own bytes any more. A body in pieces is sent as they come, in the framing that the client
         declared. Without `behind_base` the target is one of the host's own. Raises UpstreamError.
         """
-        stream: httpx.ByteStream | _Pieces
-        if isinstance(body, bytes):
-            stream, length = httpx.ByteStream(body), len(body)
-        else:
-            stream, length = _Pieces(body), None
+        length = len(body) if isinstance(body, bytes) else None
         forwarded = fields.for_upstream(headers, length=length, changed=changed)
         if self._api_key is not None:
             forwarded = _with_key(forwarded, self._api_key, azure=targets.is_azure(target))
-        request = httpx.Request(
-            method,
-            self._origin,
-            headers=forwarded,
-            stream=stream,
-            extensions={"target": targets.join(self._base, target) if behind_base else target},
-        )
+        target = targets.join(self._base, target) if behind_base else target
+        await self._slot()
         try:
-            response = await self._transport.handle_async_request(request)
+            reply = await self._sent(method, target, forwarded, body)
         except httpx.TransportError as error:
+            self._slots.release()
             raise _failure(self.name, error) from error
-        reply = Reply(self.name, response)
+        except BaseException:
+            self._slots.release()
+            raise
         if not 200 <= reply.status <= 599:
             await reply.aclose()
             raise UpstreamError("upstream_broken", f"upstream '{self.name}' answered with status {reply.status}")
         return reply
 
+    async def _slot(self) -> None:
+        """Wait until one of the connections is free. Raises UpstreamError."""
+        if not self._slots.locked():
+            await self._slots.acquire()
+            return
+        try:
+            async with asyncio.timeout(self._connect_s):
+                await self._slots.acquire()
+        except TimeoutError as error:
+            raise _failure(self.name, httpx.ConnectTimeout("all connections are in use")) from error
+
+    async def _sent(
+        self, method: str, target: bytes, headers: list[tuple[bytes, bytes]], body: bytes | AsyncIterable[bytes]
+    ) -> Reply:
+        if self._pool is not None and isinstance(body, bytes) and len(body) <= _WHOLE and method not in _ASIDE:
+            verb = method.encode()
+            answer = await self._pool.send(verb, self._head(verb, target, headers), body)
+            return Reply(self.name, answer.status, answer.headers, answer, self._slots)
+        stream = httpx.ByteStream(body) if isinstance(body, bytes) else _Pieces(body)
+        request = httpx.Request(method, self._origin, headers=headers, stream=stream, extensions={"target": target})
+        response, source = await self._transport.answer(request)
+        return Reply(self.name, response.status_code, fields.lowered(response.headers.raw), source, self._slots)
+
+    def _head(self, method: bytes, target: bytes, headers: Headers) -> bytes:
+        """The head of a request.
+
+        Raises:
+            ValueError: a value, such as that of a key's variable, has a line break in it.
+        """
+        lines = [method + b" " + target + b" HTTP/1.1", self._host_field]
+        lines += [name + b": " + value for name, value in headers]
+        if method not in _NO_CONTENT and not any(name == b"content-length" for name, _ in headers):
+            lines.append(b"Content-Length: 0")
+        if _BREAKS.search(b"".join(lines)):
+            raise ValueError(f"upstream '{self.name}': no header field and no key must have a line break in it")
+        return b"\r\n".join((*lines, b"", b""))
+
     async def aclose(self) -> None:
         """Close all connections."""
+        if self._pool is not None:
+            self._pool.close()
         await self._transport.aclose()
 
 

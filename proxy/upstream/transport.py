@@ -7,7 +7,7 @@ chunks handed on the moment they are read, and errors told apart by their cause.
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterable, AsyncIterator
+from collections.abc import AsyncIterable, AsyncIterator, Mapping
 from urllib.request import getproxies_environment, proxy_bypass_environment  # type: ignore[attr-defined]
 
 import aiohttp
@@ -111,20 +111,17 @@ class Transport(AiohttpTransport):
     environment (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, NO_PROXY), read once.
     """
 
-    def __init__(
-        self, *, tls: ssl.SSLContext, connect_s: float, idle_s: float, connections: int, keepalive_s: float
-    ) -> None:
+    def __init__(self, *, tls: ssl.SSLContext, connect_s: float, idle_s: float, keepalive_s: float) -> None:
         super().__init__(verify=tls, client=self._session)
         self._timeout = aiohttp.ClientTimeout(total=None, connect=connect_s, sock_connect=connect_s, sock_read=idle_s)
         self._idle_s = idle_s
-        self._connections = connections
         self._keepalive_s = keepalive_s
         self._proxies = getproxies_environment()
         self._open: aiohttp.ClientSession | None = None
 
     def _session(self) -> aiohttp.ClientSession:
         connector = aiohttp.TCPConnector(
-            limit=self._connections,
+            limit=0,  # its user has one for all ways together
             keepalive_timeout=self._keepalive_s,
             ttl_dns_cache=30,
             ssl=self.ssl_context,
@@ -143,6 +140,10 @@ class Transport(AiohttpTransport):
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """The response to a request, its body still to be read. Raises httpx.TransportError."""
+        return (await self.answer(request))[0]
+
+    async def answer(self, request: httpx.Request) -> tuple[httpx.Response, Stream]:
+        """The same, and the stream of its body."""
         if self._open is None:
             self._open = self.client = self._session()
         url = _url(request)
@@ -163,20 +164,30 @@ class Transport(AiohttpTransport):
         except _CAUSES as error:
             raise _httpx_error(error) from error
         stream = Stream(response, self._idle_s)
-        return httpx.Response(response.status, headers=response.raw_headers, stream=stream, request=request)
+        made = httpx.Response(response.status, headers=response.raw_headers, stream=stream, request=request)
+        return made, stream
 
     def _proxy(self, url: URL) -> tuple[URL | None, dict[str, str] | None]:
         """The proxy of the environment for a URL, and the header with the credentials it was given with."""
-        if not self._proxies or proxy_bypass_environment(f"{url.host}:{url.port}", self._proxies):
-            return None, None
-        address = self._proxies.get(url.scheme) or self._proxies.get("all")
-        if not address:
+        address = _address(url.scheme, f"{url.host}:{url.port}", self._proxies)
+        if address is None:
             return None, None
         proxy = URL(address if "://" in address else f"http://{address}")
         if proxy.user is None:
             return proxy, None
         credentials = aiohttp.encode_basic_auth(proxy.user, proxy.password or "")
         return proxy.with_user(None), {hdrs.PROXY_AUTHORIZATION: credentials}
+
+
+def proxied(scheme: str, host: str, port: int) -> bool:
+    """Whether what is sent to an origin goes through a proxy of the environment."""
+    return _address(scheme, f"{host}:{port}", getproxies_environment()) is not None
+
+
+def _address(scheme: str, place: str, proxies: Mapping[str, str]) -> str | None:
+    if not proxies or proxy_bypass_environment(place, proxies):
+        return None
+    return proxies.get(scheme) or proxies.get("all") or None
 
 
 def _url(request: httpx.Request) -> URL:

@@ -1,6 +1,7 @@
 """Where requests go, with whose key, and what the ways of failing are called."""
 
 import asyncio
+import contextlib
 import json
 import socket
 import ssl
@@ -103,6 +104,33 @@ async def test_a_reply_left_in_the_middle_takes_its_connection_with_it(upstream:
             await upstream.last.gone.wait()
 
 
+async def pieces() -> AsyncIterator[bytes]:
+    yield b"{}"
+
+
+async def test_connections_are_limited_whichever_way_a_request_takes(upstream: FakeUpstream) -> None:
+    async with opened("fake", upstream.url, connections=1, connect_s=0.1) as client:
+        first = await client.send("POST", b"/v1/x", [], b"{}")
+        for body in (b"{}", pieces()):
+            with pytest.raises(UpstreamError, match="no connection in time"):
+                await client.send("POST", b"/v1/x", [(b"content-length", b"2")], body)
+        waiting = asyncio.create_task(client.send("POST", b"/v1/x", [(b"content-length", b"2")], pieces()))
+        await body_of(first)
+        await first.aclose()  # a second time: it gives back one connection, not two
+        await body_of(await waiting)
+        await body_of(await client.send("POST", b"/v1/x", [], b"{}"))
+    assert len(upstream.exchanges) == 3
+
+
+async def test_a_key_with_a_line_break_is_not_sent(upstream: FakeUpstream) -> None:
+    async with opened("fake", upstream.url, "sk-own\nx-more: 1", connections=1) as client:
+        for _ in range(2):
+            with pytest.raises(ValueError, match=r"'fake'.* line break") as caught:
+                await client.send("POST", b"/v1/x", [], b"{}")
+    assert "sk-own" not in str(caught.value)
+    assert not upstream.exchanges
+
+
 async def test_a_reply_can_be_looked_into_and_is_whole_afterwards(upstream: FakeUpstream) -> None:
     async def answer(exchange: Exchange) -> None:
         await exchange.start(400, ("Transfer-Encoding", "chunked"))
@@ -183,13 +211,19 @@ async def test_a_name_that_does_not_resolve_is_unreachable(monkeypatch: pytest.M
 
 
 async def test_a_server_without_tls_is_unreachable_over_https() -> None:
+    left = asyncio.Event()
+
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
-        await reader.read()
+        with contextlib.suppress(ConnectionError):
+            await reader.read()
         writer.close()
+        left.set()
 
     async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
         error = await failure(f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1")
+        async with asyncio.timeout(2):
+            await left.wait()
     assert error.code == "upstream_unreachable"
     assert "TLS" in error.message
 
