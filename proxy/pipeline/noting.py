@@ -28,13 +28,17 @@ FRAME = 64  # tokens: about what a summary's heading, marks and labels take besi
 
 @dataclass(frozen=True, slots=True)
 class Noting:
-    """Makes the notes of one request. Nothing here raises: a note that fails is a fault, and is left out."""
+    """Makes the notes of one request. Nothing here raises: a note that fails is a fault, and is left out.
+
+    `count` gives the tokens of a message.
+    """
 
     incoming: Incoming
     reading: Reading
     keys: Keys
     library: Library
     faults: Faults
+    count: Callable[[Message], int]
 
     @property
     def share(self) -> int:
@@ -69,7 +73,7 @@ class Noting:
         if text is None:
             return 0
         there = [(p.note, p.text) for p in prompt.notes if note.merge and p.note.merge and p.note.before == note.before]
-        placed: list[Placed] = list(place([*there, (note, text)], prompt.messages, self.reading.counter.message))
+        placed: list[Placed] = list(place([*there, (note, text)], prompt.messages, self.count))
         return placed[-1].tokens
 
     def writer(self, prompt: Prompt, gathered: Gathered) -> Write | None:

@@ -52,7 +52,7 @@ class Trimming:
         self._incoming = incoming
         self._gatherer = gatherer
         self._keys = keys
-        self.noting = Noting(incoming, reading, keys, gatherer.library, faults)
+        self.noting = Noting(incoming, reading, keys, gatherer.library, faults, partial(counts.message, reading.counter))
         self._reading = reading
         self._counts = counts
         self._outcome = outcome
