@@ -126,7 +126,8 @@ class Gatherer:
         """
         if not dense or self._embeddings is None:
             return Gathered(query=last_user(messages), dense=dense, late=self._absent(messages, dense))
-        wanted = self._wanted(messages, only)
+        keys = self._keys(messages)
+        wanted = _wanted(messages, keys, only)
         there = self._embeddings.known(wanted)
         if missing := _without(wanted, there):
             # Others make the vectors: meanwhile the words are read, of what follows the last message that was read.
@@ -135,24 +136,26 @@ class Gatherer:
             waiting = self._embeddings.gather(missing, max(0.0, self._wait_s - spent_s))
             made, _ = await asyncio.gather(waiting, self._aside(size, partial(self.read, new, meanwhile)))
             there = {**there, **made}
-        return self._gathered(messages, wanted, there, len(missing))
+        return _gathered(messages, keys, wanted, there, len(missing))
 
     def wait(self, messages: Sequence[Message], *, dense: bool) -> Gathered:
         """The same, of all messages, for a thread that may block."""
         if not dense or self._embeddings is None:
             return Gathered(query=last_user(messages), dense=dense, late=self._absent(messages, dense))
-        wanted = self._wanted(messages)
+        keys = self._keys(messages)
+        wanted = _wanted(messages, keys)
         there = self._embeddings.known(wanted)
         if missing := _without(wanted, there):
             there = {**there, **self._embeddings.vectors(missing, self._wait_s)}
-        return self._gathered(messages, wanted, there, len(missing))
+        return _gathered(messages, keys, wanted, there, len(missing))
 
     def there(self, messages: Sequence[Message]) -> Gathered:
         """What is there now."""
         if self._embeddings is None:
             return Gathered(query=last_user(messages))
-        wanted = self._wanted(messages)
-        return self._gathered(messages, wanted, self._embeddings.known(wanted), 0)
+        keys = self._keys(messages)
+        wanted = _wanted(messages, keys)
+        return _gathered(messages, keys, wanted, self._embeddings.known(wanted), 0)
 
     def read(self, messages: Sequence[Message], then: Callable[[], object] | None = None) -> None:
         """Find the terms of messages that were not read before; `then` do something else."""
@@ -179,7 +182,7 @@ class Gatherer:
         if self._embeddings is None:
             then()
         else:
-            self._embeddings.prepare(self._wanted(messages), then)
+            self._embeddings.prepare(_wanted(messages, self._keys(messages)), then)
 
     def relevances(self, messages: Sequence[Message], gathered: Gathered) -> Mapping[int, float]:
         """The relevance of each message to the prompt, 0..1, but for the prompt itself and instructions."""
@@ -191,43 +194,44 @@ class Gatherer:
         scores = relevance(messages[gathered.query].text, index, vectors, gathered.query_vector)
         return dict(zip(indexes, map(float, scores), strict=True))
 
-    def _wanted(self, messages: Sequence[Message], only: Collection[int] | None = None) -> dict[bytes, str]:
-        """The texts by key, in the order of the conversation but for the prompt, which is wanted before all others."""
-        query = last_user(messages)
-        order = [
-            m
-            for i, m in enumerate(messages)
-            if m.role not in INSTRUCTIONS and i != query and (only is None or i in only)
-        ]
-        if query is not None:
-            order.append(messages[query])
-        wanted: dict[bytes, str] = {}
-        for message in order:
-            text = message.text
-            if text and not text.isspace():
-                key = self.library.key(message)
-                wanted.pop(key, None)
-                wanted[key] = text
-        return wanted
-
-    def _gathered(
-        self,
-        messages: Sequence[Message],
-        wanted: Mapping[bytes, str],
-        found: Mapping[bytes, Vectors],
-        waited: int,
-    ) -> Gathered:
-        keys = ((i, self.library.key(m)) for i, m in enumerate(messages) if m.role not in INSTRUCTIONS)
-        return Gathered(
-            query=last_user(messages),
-            vectors={i: found[key] for i, key in keys if key in found},
-            dense=True,
-            late=len(wanted) - len(found),
-            waited=waited,
-        )
-
     def _absent(self, messages: Sequence[Message], dense: bool) -> int:
-        return len(self._wanted(messages)) if dense else 0
+        return len(_wanted(messages, self._keys(messages))) if dense else 0
+
+    def _keys(self, messages: Sequence[Message]) -> list[bytes | None]:
+        """What the vectors of each message are kept under; None for instructions."""
+        key = self.library.key
+        return [None if m.role in INSTRUCTIONS else key(m) for m in messages]
+
+
+def _wanted(
+    messages: Sequence[Message], keys: Sequence[bytes | None], only: Collection[int] | None = None
+) -> dict[bytes, str]:
+    """The texts by key, in the order of the conversation but for the prompt, which is wanted before all others."""
+    query = last_user(messages)
+    wanted: dict[bytes, str] = {}
+    places = (i for i in range(len(messages)) if i != query and (only is None or i in only))
+    for i in places if query is None else (*places, query):
+        key = keys[i]
+        if key is not None and (text := messages[i].text) and not text.isspace():
+            wanted.pop(key, None)
+            wanted[key] = text
+    return wanted
+
+
+def _gathered(
+    messages: Sequence[Message],
+    keys: Sequence[bytes | None],
+    wanted: Mapping[bytes, str],
+    found: Mapping[bytes, Vectors],
+    waited: int,
+) -> Gathered:
+    return Gathered(
+        query=last_user(messages),
+        vectors={i: found[key] for i, key in enumerate(keys) if key is not None and key in found},
+        dense=True,
+        late=len(wanted) - len(found),
+        waited=waited,
+    )
 
 
 def _without(wanted: Mapping[bytes, str], there: Collection[bytes]) -> dict[bytes, str]:
@@ -240,11 +244,11 @@ def similarities(groups: Sequence[Group], scores: Mapping[int, float]) -> Mappin
     """The relevance of each slot: the best of its messages'."""
     found: dict[str, float] = {}
     for group in groups:
-        first = group.messages[0]
-        if len(group.messages) == 1:
-            if first in scores:
-                found[slot_id(group)] = scores[first]
-        elif own := [scores[i] for i in group.messages if i in scores]:
+        indexes = group.messages
+        if len(indexes) == 1:
+            if (score := scores.get(indexes[0])) is not None:
+                found[slot_id(group)] = score
+        elif own := [scores[i] for i in indexes if i in scores]:
             found[slot_id(group)] = max(own)
     return found
 
