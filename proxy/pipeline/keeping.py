@@ -28,21 +28,23 @@ def keep(
     ones move on with every turn; if they cannot all stay, they count for nothing. Where turns `alternate` they go in
     pairs, so an even number of them is left to go.
     """
-    fixed = overhead + sum(slot.tokens for slot in slots if not slot.evictable)
+    sizes = [slot.tokens for slot in slots]
+    evictable = [0 if slot.pinned or slot.protected else size for slot, size in zip(slots, sizes, strict=True)]
+    fixed = overhead + sum(sizes) - sum(evictable)
     spare, most = target - fixed, max(target, limit) - fixed
-    sums = list(accumulate(slot.tokens for slot in slots))
-    costs = list(accumulate(slot.tokens if slot.evictable else 0 for slot in slots))
+    sums, costs = list(accumulate(sizes)), list(accumulate(evictable))
 
     def fits(i: int) -> bool:
-        half = slots[i].tokens / 2 if slots[i].evictable else 0
+        half = evictable[i] / 2
         return costs[i] <= spare or (costs[i] - half <= spare and costs[i] <= most)
 
     oldest = sum(1 for _ in takewhile(lambda i: sums[i] <= tokens and fits(i), range(len(slots))))
-    older = (i for i in range(len(slots)) if slots[i].id in marked and 2 * sums[i] <= sums[-1] and costs[i] <= spare)
+    places = [i for i, slot in enumerate(slots) if slot.id in marked] if marked else []
+    older = (i for i in places if 2 * sums[i] <= sums[-1] and costs[i] <= spare)
     end = max(oldest, 1 + max(older, default=-1))
     if alternate:
         turns = [i for i, slot in enumerate(slots) if slot.evictable and is_turn(slot)]
         before = [i for i in turns if i < end]
         if before and (len(turns) - len(before)) % 2:
             end = before[-1]
-    return [replace(slot, protected=True) if i < end and slot.evictable else slot for i, slot in enumerate(slots)]
+    return [*(replace(slot, protected=True) if slot.evictable else slot for slot in slots[:end]), *slots[end:]]

@@ -18,6 +18,7 @@ from proxy.wire.chat import UNKNOWN, Message, Text
 from proxy.wire.grouping import INSTRUCTIONS, Group, alternates
 
 _NEVER_LEAVE = INSTRUCTIONS | {UNKNOWN}
+_TOOL = Kind.TOOL  # looked up once: each look at a member of an enumeration costs as much as a comparison of texts
 GROWTH_SLOTS = 64  # how many of the newest slots tell how fast a conversation grows: single results vary tenfold
 
 
@@ -95,9 +96,10 @@ def pinned(messages: Sequence[Message], groups: Sequence[Group], pins: Pins, ask
         found.update(users[:1])
     if messages[-1].role == "assistant":
         found.update(g for g, group in enumerate(groups) if len(messages) - 1 in group.messages)
-    for g, group in enumerate(groups):
-        if asked.intersection(group.messages) or _pinned_by_route([messages[i] for i in group.messages], pins):
-            found.add(g)
+    if asked or pins.tools or pins.text:
+        for g, group in enumerate(groups):
+            if asked.intersection(group.messages) or _pinned_by_route([messages[i] for i in group.messages], pins):
+                found.add(g)
     return frozenset(found)
 
 
@@ -135,10 +137,11 @@ def window(
         _slot(
             prompt,
             g,
+            id_ := slot_id(prompt.groups[g]),
             content,
             seen,
             use=None if taken_up is None else taken_up.get(g) or Use(g, 0),
-            cluster=clusters.get(slot_id(prompt.groups[g])) if clusters else None,
+            cluster=clusters.get(id_),
             pinned=g in pins,
             protected=g in protected,
         )
@@ -169,6 +172,7 @@ def window(
 def _slot(
     prompt: Prompt,
     g: int,
+    id_: str,
     content: Callable[[Message], int],
     seen: Mapping[int, float | None],
     *,
@@ -178,18 +182,20 @@ def _slot(
     protected: bool,
 ) -> Slot:
     group = prompt.groups[g]
-    if len(group.messages) == 1:
-        first = prompt.messages[group.messages[0]]
-        messages, tokens = ([first] if first is not None else []), prompt.tokens[group.messages[0]]
+    indexes, kind = group.messages, group.kind
+    results: list[Message] = []
+    if len(indexes) == 1 and kind is not _TOOL:  # as most are
+        only = prompt.messages[indexes[0]]
+        text, tokens = "" if only is None else only.text, prompt.tokens[indexes[0]]
     else:
-        messages = [m for i in group.messages if (m := prompt.messages[i]) is not None]
-        tokens = sum([prompt.tokens[i] for i in group.messages])
-    results = [m for m in messages if m.answers is not None] if group.kind is Kind.TOOL else []
+        messages = [m for i in indexes if (m := prompt.messages[i]) is not None]
+        text, tokens = "\n".join([m.text for m in messages]), sum([prompt.tokens[i] for i in indexes])
+        results = [m for m in messages if m.answers is not None] if kind is _TOOL else []
     return Slot(
-        id=slot_id(group),
+        id=id_,
         role=group.role,
-        kind=group.kind,
-        text=messages[0].text if len(messages) == 1 else "\n".join([m.text for m in messages]),
+        kind=kind,
+        text=text,
         tokens=tokens,
         turn=g,
         created_at=seen[g],
@@ -249,11 +255,10 @@ def _release_large_task(
 
 def marked(prompt: Prompt) -> frozenset[str]:
     """The ids of the live slots on which the client put a cache marker."""
-    return frozenset(
-        slot_id(group)
-        for group in prompt.groups
-        if any(message.marked for i in group.messages if (message := prompt.messages[i]) is not None)
-    )
+    found = {i for i, message in enumerate(prompt.messages) if message is not None and message.marked}
+    if not found:
+        return frozenset()
+    return frozenset(slot_id(group) for group in prompt.groups if not found.isdisjoint(group.messages))
 
 
 def must_alternate(route: Route, messages: Sequence[Message], groups: Sequence[Group]) -> bool:
