@@ -12,7 +12,6 @@ import msgspec
 
 _USAGE = re.compile(rb'"usage"\s*:\s*\{')
 _NO_COUNT = 2**53  # an upstream that counts so far does not count, and stores take no integers of any size
-_TEXTS = ("content", "refusal", "reasoning_content", "reasoning")
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,10 +147,13 @@ class Assembly:
 
     def _take_delta(self, delta: _Delta) -> None:
         self._spoke = True
-        for name in _TEXTS:
-            value = getattr(delta, name)
-            if isinstance(value, str) and self._has_room(value):
-                self._texts.setdefault(name, []).append(value)
+        self._take_text("content", delta.content)
+        if delta.refusal is not None:
+            self._take_text("refusal", delta.refusal)
+        if delta.reasoning_content is not None:
+            self._take_text("reasoning_content", delta.reasoning_content)
+        if delta.reasoning is not None:
+            self._take_text("reasoning", delta.reasoning)
         if isinstance(delta.tool_calls, list):
             for call in delta.tool_calls:
                 if isinstance(call, dict):
@@ -162,6 +164,14 @@ class Assembly:
             arguments = delta.function_call.get("arguments")
             if isinstance(arguments, str) and self._has_room(arguments):
                 self._function_arguments.append(arguments)
+
+    def _take_text(self, name: str, value: Any) -> None:
+        if isinstance(value, str) and self._has_room(value):
+            parts = self._texts.get(name)
+            if parts is None:
+                self._texts[name] = [value]
+            else:
+                parts.append(value)
 
     def _take_call(self, part: dict[str, Any]) -> None:
         index = self._call_index(part)

@@ -37,6 +37,9 @@ class Events:
             self._after_cr = False
         if not data:
             return
+        if data.endswith(b"\n\n") and self._between() and b"\r" not in data:
+            yield from self._whole(data)
+            return
         # Lines end in \n, \r or \r\n, which is exactly where bytes are split (str has many more line ends).
         lines = data.splitlines(keepends=True)
         rest = b"" if lines[-1].endswith((b"\n", b"\r")) else lines.pop()
@@ -48,6 +51,21 @@ class Events:
                 yield event
         if rest:
             self._keep(rest)
+
+    def _between(self) -> bool:
+        """Whether what comes next begins an event."""
+        held = self._open or self._data or self._event or self._skipping or self._spoilt
+        return self._started and not held
+
+    def _whole(self, data: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """The events of bytes that begin with one and end with one, as nearly all do: most are one line each."""
+        for each in data[:-2].split(b"\n\n"):
+            if each.startswith(b"data: ") and b"\n" not in each and len(each) <= self._limit:
+                yield b"", each[6:]
+                continue
+            for line in (*each.split(b"\n"), b""):
+                if (event := self._line(line)) is not None:
+                    yield event
 
     def close(self) -> Iterator[tuple[bytes, bytes]]:
         """The event that the end of the bytes left open, if any: servers forget the last empty line."""

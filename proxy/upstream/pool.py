@@ -18,17 +18,14 @@ _REPEATABLE = frozenset({b"GET", b"OPTIONS", b"PUT", b"DELETE"})
 class Answer:
     """What came of a request over a pooled connection, its body still to be read."""
 
-    __slots__ = ("_connection", "_pool", "headers", "status")
+    __slots__ = ("_connection", "_pool", "headers", "read", "status")
 
     def __init__(self, connection: Connection, pool: "Pool") -> None:
         self._connection = connection
         self._pool = pool
         self.status = connection.status
         self.headers: Sequence[tuple[bytes, bytes]] = connection.headers
-
-    async def read(self) -> bytes:
-        """The next bytes, none at the end. Raises httpx.TransportError."""
-        return await self._connection.read()
+        self.read = connection.read  # itself: each chunk of a stream comes this way
 
     @property
     def ended(self) -> bool:

@@ -1,4 +1,8 @@
+from itertools import pairwise
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from proxy.streaming.sse import Events
 
@@ -37,6 +41,7 @@ def test_events_are_found(pieces, expected) -> None:
     "pieces",
     [
         pytest.param([b"data: " + b"x" * 200 + b"\n\n"], id="a line"),
+        pytest.param([b": c\n\n", b"data: " + b"x" * 200 + b"\n\n"], id="a line that is not the first"),
         pytest.param([b"data: " + b"x" * 60, b"x" * 60, b"x" * 60 + b"\n", b"\n"], id="a line in pieces"),
         pytest.param([b"data: " + b"x" * 60 + b"\ndata: " + b"x" * 60 + b"\ndata: y\n\n"], id="many lines"),
     ],
@@ -51,3 +56,21 @@ def test_lines_that_are_no_events_are_kept_apart() -> None:
     found, made = events(b'{"error":\n', b' "x"}\n', b"data: a\n\n")
     assert found == [(b"", b"a")]
     assert bytes(made.stray) == b'{"error":\n "x"}\n'
+
+
+LINES = [b"data: a", b"data:b", b"data", b"data: " + b"x" * 40, b"event: e", b": c", b"{}", b"\n", b"\n\n", b"\r"]
+
+
+@given(pieces=st.lists(st.sampled_from(LINES), max_size=30), cuts=st.lists(st.integers(0, 200), max_size=6))
+def test_events_are_the_same_however_their_bytes_come(pieces: list[bytes], cuts: list[int]) -> None:
+    """One byte at a time no event is ever whole in what comes."""
+    data = b"".join(pieces)
+    ends = sorted({min(cut, len(data)) for cut in cuts} | {len(data)})
+    lots = [data[start:end] for start, end in pairwise([0, *ends])]
+
+    def read(lots: list[bytes]) -> tuple[object, ...]:
+        events = Events(2000)
+        found = [event for lot in lots for event in events.feed(lot)] + list(events.close())
+        return found, bytes(events.stray), events.truncated
+
+    assert read(lots) == read([data[at : at + 1] for at in range(len(data))])
