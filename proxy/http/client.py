@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, MutableMapping
 from typing import Any
+from weakref import ref
 
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
@@ -15,7 +16,9 @@ class Client:
     __slots__ = ("_cycle", "_flow", "_on_gone", "gone")
 
     def __init__(self, cycle: RequestResponseCycle, flow: FlowControl) -> None:
-        self._cycle = cycle
+        # It holds the scope, and so this: with a reference the other way, every request that is over would stay in
+        # memory until the collector comes, which with much in memory it seldom does.
+        self._cycle = ref(cycle)
         self._flow = flow
         self._on_gone: Callable[[], None] | None = None
         self.gone = False
@@ -23,12 +26,12 @@ class Client:
     @property
     def whole(self) -> bool:
         """Whether all of the request has come."""
-        return not self._cycle.more_body
+        return (cycle := self._cycle()) is None or not cycle.more_body
 
     @property
     def answered(self) -> bool:
         """Whether all of the answer has been sent."""
-        return self._cycle.response_complete
+        return (cycle := self._cycle()) is None or cycle.response_complete
 
     def watch(self, on_gone: Callable[[], None] | None) -> None:
         """Have `on_gone` called when the client leaves, in the place of who was called before; None: nobody."""
@@ -37,8 +40,11 @@ class Client:
             self._flow.resume_reading()  # a connection that is not read from does not tell of its end
 
     def leave(self) -> None:
-        """The connection has ended."""
+        """The connection has ended, for every request on it: the server itself tells the last of them alone."""
         self.gone = True
+        if (cycle := self._cycle()) is not None:
+            cycle.disconnected = True
+            cycle.message_event.set()
         if self._on_gone is not None:
             self._on_gone()
 
