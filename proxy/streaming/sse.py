@@ -37,7 +37,7 @@ class Events:
             self._after_cr = False
         if not data:
             return
-        if data.endswith(b"\n\n") and self._between() and b"\r" not in data:
+        if data.endswith(b"\n\n") and self._between(data) and b"\r" not in data:
             yield from self._whole(data)
             return
         # Lines end in \n, \r or \r\n, which is exactly where bytes are split (str has many more line ends).
@@ -52,13 +52,14 @@ class Events:
         if rest:
             self._keep(rest)
 
-    def _between(self) -> bool:
-        """Whether what comes next begins an event."""
+    def _between(self, data: bytes) -> bool:
+        """Whether `data` begins with an event, and not amid one or with a mark of its encoding."""
         held = self._open or self._data or self._event or self._skipping or self._spoilt
-        return self._started and not held
+        return not held and (self._started or data[:1] != _BOM[:1])
 
     def _whole(self, data: bytes) -> Iterator[tuple[bytes, bytes]]:
         """The events of bytes that begin with one and end with one, as nearly all do: most are one line each."""
+        self._started = True
         for each in data[:-2].split(b"\n\n"):
             if each.startswith(b"data: ") and b"\n" not in each and len(each) <= self._limit:
                 yield b"", each[6:]

@@ -58,7 +58,19 @@ def test_lines_that_are_no_events_are_kept_apart() -> None:
     assert bytes(made.stray) == b'{"error":\n "x"}\n'
 
 
-LINES = [b"data: a", b"data:b", b"data", b"data: " + b"x" * 40, b"event: e", b": c", b"{}", b"\n", b"\n\n", b"\r"]
+LINES = [
+    b"data: a",
+    b"data:b",
+    b"data",
+    b"data: x\n\n",
+    b"event: e",
+    b": c",
+    b"{}",
+    b"\n",
+    b"\n\n",
+    b"\r",
+    b"\xef\xbb\xbf",
+]
 
 
 @given(pieces=st.lists(st.sampled_from(LINES), max_size=30), cuts=st.lists(st.integers(0, 200), max_size=6))
