@@ -150,13 +150,14 @@ def _bars() -> Iterator[Progress]:
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """Make of a request to end what an interrupt is."""
+    """Make of a request to end what an interrupt is, and hear interrupts in a shell's background too."""
 
     def interrupt(_signal: int, _frame: object) -> None:
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, interrupt)
+    before = {each: signal.signal(each, interrupt) for each in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for each, handler in before.items():
+            signal.signal(each, handler)
