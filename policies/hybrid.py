@@ -27,6 +27,10 @@ class Hybrid:
     and in the rest the slots most relevant to the current prompt; a slot counts for less the more of the room it takes.
     A share `summaries` is kept free for what stands for the rest of a cluster. Where that is not enough, or nothing
     tells the slots apart, `priority` decides again.
+
+    What users say is short beside what tools return, and carries what they want. Where a prompt is too short for a
+    provider to cache it, so that nothing is gained by what stands first, the newest of a user's own messages are
+    protected before the policy is asked, up to a share `keep_said` of the budget.
     """
 
     name: ClassVar[str] = "hybrid"
@@ -35,6 +39,14 @@ class Hybrid:
     newest: Annotated[float, Field(ge=0, le=1, description="share of the room for the newest of each cluster")] = 0.02
     summaries: Annotated[float, Field(ge=0, le=1, description="share of the room kept free for summaries")] = 0.02
     max_clusters: Annotated[int, Field(ge=1, description="the most clusters that are made for a request")] = 64
+    keep_said: Annotated[
+        float,
+        Field(
+            ge=0,
+            le=1,
+            description="share of the budget that the user's own messages keep, in prompts too short to cache",
+        ),
+    ] = 0.25
 
     @property
     def needs(self) -> frozenset[Need]:

@@ -12,10 +12,14 @@ from policies.types import Slot
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Economy:
-    """`price` of a cached token, as a share of the full price; within `horizon_turns` requests a cut must pay."""
+    """`price` of a cached token, as a share of the full price; within `horizon_turns` requests a cut must pay.
+
+    Of a prompt of fewer than `min_tokens` tokens nothing is cached.
+    """
 
     price: float = 0.25
     horizon_turns: int = 20
+    min_tokens: int = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,6 +26,7 @@ _FATES = {
 }
 _LET_GO = {
     "keep_prefix": "Set it to 0 to let the oldest go first; the provider's cache is then lost with each cut.",
+    "the policy's keep_said": "A smaller share of the policy's option lets more of what the user said go.",
     "protect_last": "A smaller number lets newer slots go.",
     "pin.first_user": "Set it to false where the first message is no task.",
     "pin.text": "A narrower expression pins less.",
@@ -172,7 +173,14 @@ def _advice_on_what_stayed(record: Mapping[str, Any]) -> Iterator[str]:
     """For each setting that kept slots: how many tokens it kept, and how to have them go."""
     kept: dict[str, int] = {}
     for slot in record.get("slots") or ():
-        for setting in ("keep_prefix", "protect_last", "pin.first_user", "pin.text", "pin.tools"):
+        for setting in (
+            "keep_prefix",
+            "the policy's keep_said",
+            "protect_last",
+            "pin.first_user",
+            "pin.text",
+            "pin.tools",
+        ):
             if f"({setting}" in str(slot.get("reason")) and slot.get("action") == "keep":
                 kept[setting] = kept.get(setting, 0) + (slot.get("tokens") or 0)
     for setting, tokens in kept.items():

@@ -240,7 +240,11 @@ def _route(settings: RouteSettings, config: Config) -> route.Route:
         targets=route.Targets(evict=targets.evict, emergency=targets.emergency),
         breathing_turns=settings.breathing_turns,
         keep_prefix=settings.keep_prefix,
-        cache=Economy(price=settings.cache.price, horizon_turns=settings.cache.horizon_turns),
+        cache=Economy(
+            price=settings.cache.price,
+            horizon_turns=settings.cache.horizon_turns,
+            min_tokens=settings.cache.min_tokens,
+        ),
         protect_last=settings.protect_last,
         pins=route.Pins(
             first_user=settings.pin.first_user,

@@ -127,10 +127,14 @@ class Hold(Section):
 
 
 class Cache(Section):
-    """What a cached token costs, as a share of the full price, and over how many requests a cut has to pay."""
+    """What a cached token costs, as a share of the full price, and over how many requests a cut has to pay.
+
+    A provider caches nothing of a prompt of fewer than `min_tokens` tokens, so nothing is done there for its cache.
+    """
 
     price: Share = 0.25
     horizon_turns: Count = 20
+    min_tokens: Count = 1024
 
 
 class PolicyChoice(Section):

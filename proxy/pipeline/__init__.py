@@ -125,7 +125,7 @@ class Pipeline:
                     with outcome.stages.stage("gather"), faults.guard("gather"):
                         gathered = self._gatherer.wait(reading.chat.messages, dense=trimming.dense)
                     outcome.gathered = gathered.report
-                    ledger = trimming.cut(ledger, prompt, why, gathered, now=self._now())
+                    ledger = trimming.cut(ledger, prompt, why, gathered, now=self._now(), last=True)
                     ledger = trimming.recall(ledger, gathered, why, last=True)
                     if ledger:
                         sent = trimming.prompt(ledger)

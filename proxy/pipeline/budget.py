@@ -72,13 +72,27 @@ def target(route: Route, why: Trigger, budget: int, growth: float) -> int:
     """Tokens to cut down to, for a conversation that grows by `growth` tokens a turn.
 
     Lowered below the trigger's own target, but not below 0.40 of the budget, where the next cut would otherwise
-    come within `breathing_turns` turns: every cut costs the provider's prompt cache what stands behind it.
+    come within `breathing_turns` turns: every cut costs the provider's prompt cache what stands behind it. Nor below
+    the `cache.min_tokens` that a prompt must have for anything of it to be cached.
     """
     own = share(route, why)
     if not route.breathing_turns or not budget:
         return _tokens(own, budget)
     breathing = route.thresholds.evict - route.breathing_turns * growth / budget
-    return _tokens(min(own, max(LOWEST_TARGET, breathing)), budget)
+    return _tokens(min(own, max(LOWEST_TARGET, breathing, route.cache.min_tokens / budget)), budget)
+
+
+def cached(route: Route, budget: int) -> bool:
+    """Whether a provider caches anything of a prompt that was cut down to the target of a normal cut.
+
+    Where it does not, a cut costs nothing but what goes, and may come as often as there is something to gain.
+    """
+    return share(route, Trigger.NORMAL) * budget >= route.cache.min_tokens
+
+
+def prefix(route: Route, budget: int) -> float:
+    """The route's `keep_prefix`; 0 where a provider would not cache so short a beginning."""
+    return route.keep_prefix if route.keep_prefix * budget >= route.cache.min_tokens else 0.0
 
 
 def _tokens(share: float, budget: int) -> int:

@@ -1,11 +1,11 @@
-"""Which of the oldest slots a cut leaves alone, so that what a provider has cached of a prompt stays cached. (pure)"""
+"""Which slots a cut leaves alone: the oldest, for the provider's cache, and what the user said. (pure)"""
 
 from collections.abc import Sequence, Set
 from dataclasses import replace
-from itertools import accumulate, takewhile
+from itertools import accumulate, pairwise, takewhile
 
 from policies.turns import is_turn
-from policies.types import Slot
+from policies.types import Slot, Window
 
 
 def keep(
@@ -48,3 +48,24 @@ def keep(
         if before and (len(turns) - len(before)) % 2:
             end = before[-1]
     return [*(replace(slot, protected=True) if slot.evictable else slot for slot in slots[:end]), *slots[end:]]
+
+
+def keep_said(window: Window, tokens: float, most: int) -> Window:
+    """The window with the user's own messages protected, the newest first, as many as sum to `tokens`.
+
+    Fewer where they and what may not go either would be more than `most` tokens. Where turns must alternate, a message
+    counts, and stays, with its answer.
+    """
+    left = min(tokens, most - window.overhead - sum(slot.tokens for slot in window.slots if not slot.evictable))
+    turns = [slot for slot in window.slots if is_turn(slot)]
+    answers = {one.id: next_ for one, next_ in pairwise(turns) if window.alternate and next_.role == "assistant"}
+    said = [slot for slot in window.slots if slot.evictable and slot.role == "user"]
+    kept: set[str] = set()
+    for slot in reversed(said):
+        answer = answers.get(slot.id)
+        stays = [slot, answer] if answer is not None and answer.evictable else [slot]
+        size = sum(each.tokens for each in stays)
+        if size <= left:
+            kept.update(each.id for each in stays)
+            left -= size
+    return replace(window, slots=tuple(replace(s, protected=True) if s.id in kept else s for s in window.slots))

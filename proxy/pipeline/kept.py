@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Set
 
 from policies.types import Kind, Slot, Window
-from proxy.pipeline.prompt import Prompt
+from proxy.pipeline.budget import cached
+from proxy.pipeline.prompt import Prompt, marked
 from proxy.route import Route
 
 INSTRUCTIONS = ("system", "developer")
@@ -40,6 +41,8 @@ def reasons(window: Window, prompt: Prompt, route: Route, asked: Set[str]) -> Ma
             return f"protected: one of the newest {route.protect_last} slots (protect_last)"
         if users and slot.id == users[0] and route.pins.first_user and slot.tokens > window.budget / 4:
             return "protected: the task, not pinned since it is over a quarter of the budget (pin.first_user)"
+        if not cached(route, window.budget) and slot.id not in marked(prompt):
+            return "protected: what the user said, in a prompt too short to be cached (the policy's keep_said)"
         share = f"{route.keep_prefix:.0%} of the budget, {int(route.keep_prefix * window.budget):,} tokens at most"
         return f"protected: the oldest, kept for the provider's cache (keep_prefix: {share})"
 

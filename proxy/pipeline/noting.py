@@ -10,6 +10,7 @@ from proxy.conversations.ledger import Ledger
 from proxy.conversations.notes import Keys, Note, ordered, render
 from proxy.conversations.placed import Placed, place
 from proxy.guard import Faults
+from proxy.pipeline import budget as budgets
 from proxy.pipeline.gathering import Gathered, last_user
 from proxy.pipeline.intake import Incoming, Reading
 from proxy.pipeline.prompt import Prompt, must_alternate
@@ -44,6 +45,25 @@ class Noting:
     def share(self) -> int:
         """Tokens that all live recall notes may take together."""
         return share(self.incoming.route, self.incoming.trimmer, self.reading.budget.tokens)
+
+    @property
+    def cached(self) -> bool:
+        """Whether a provider caches anything of this conversation."""
+        return budgets.cached(self.incoming.route, self.reading.budget.tokens)
+
+    def reserve(self, ledger: Ledger, scores: Callable[[], Mapping[int, float]], *, last: bool = False) -> int:
+        """Tokens that a cut leaves for notes.
+
+        All that they may take, so that they never cause the next cut; where no cache is at stake, what this prompt
+        asks for, unless its note is the `last`.
+        """
+        if not wanted(self.messages):
+            return 0
+        if self.cached or last or not self.share:
+            return self.share
+        with self.faults.guard("recall"):
+            return part(0, self.share, self.strength(ledger, scores()), whole=True)
+        return self.share
 
     @property
     def summary_tokens(self) -> int:
@@ -112,7 +132,7 @@ class Noting:
                 self.messages,
                 self.reading.groups,
                 scores,
-                limit(prompt, self.share, most, plain=plain, last=last),
+                limit(prompt, self.share, most, plain=plain, last=last, whole=not self.cached),
                 exclude_tools=route.recall_exclude_tools,
                 merge=self.merge,
                 library=self.library,
@@ -123,14 +143,34 @@ class Noting:
         return ledger
 
     def due(self, ledger: Ledger, prompt: Prompt, scores: Callable[[], Mapping[int, float]], room: int) -> int:
-        """Tokens of the note that the prompt asks for, where they are more than `room`; else 0."""
-        live = taken(prompt)
-        if self.share - live <= 2 * max(room, 0):  # the most that it can ask for
+        """Tokens of the note that the prompt asks for, where they are more than `room`; else 0.
+
+        Where no cache is at stake, the cut that would make room for it takes the live notes, so it may have their part.
+        """
+        left = self.share - taken(prompt)
+        if not self.cached:
+            room, left = min(room, left), 2 * self.share
+        if left <= 2 * max(room, 0):  # the most that it can ask for
             return 0
         with self.faults.guard("recall"):
-            asked = part(live, self.share, self.strength(ledger, scores()))
+            plain, live = self.strength(ledger, scores()), self.share - left
+            asked = part(live, self.share, plain) if self.cached else part(0, self.share, plain, whole=True)
             return asked if asked > max(room, LEAST) else 0
         return 0
+
+    def pays(self, asked: int, stays: int, target: int, room: int) -> bool:
+        """Whether a cut would make room for the note `asked` for, where pinned and protected slots are `stays` tokens.
+
+        There is `room` without it. Where no cache is at stake, a larger note will do, if not all that is asked for.
+        """
+        if self.cached:
+            return stays + asked <= target
+        return min(asked, self.threshold - stays) > max(room, LEAST)
+
+    @property
+    def threshold(self) -> int:
+        """The most tokens of a prompt that is not cut."""
+        return int(self.incoming.route.thresholds.evict * self.reading.budget.tokens) - 1
 
     def strength(self, ledger: Ledger, scores: Mapping[int, float]) -> float:
         """How plainly the prompt means something that was left out."""
@@ -139,6 +179,8 @@ class Noting:
             return 0.0
         passages = {i: self.library.passage(self.messages[i]) for i in scores}
         gone = {*ledger.drops, *ledger.clears, *ledger.truncations} & scores.keys()
+        if not gone:  # before the first cut, which leaves about the newest
+            gone = set(sorted(scores)[:-OLD])
         left = sorted(scores.keys() - gone)
         ranked = (i for i in sorted(gone, key=lambda i: -scores[i]) if not self._asking(i))
         old = [*islice(ranked, OLD)]
@@ -161,6 +203,17 @@ class Noting:
         opened = self.keys.open or bytes
         found = ((note.covers, opened(note.sealed)) for note in ledger.notes if note.sealed is not None)
         return {covers: text.decode("utf-8", "replace") for covers, text in found if text is not None}
+
+    def sealed(self, ledger: Ledger, texts: Mapping[Note, bytes], prompt: Prompt, full: Prompt) -> Ledger:
+        """The ledger with these texts for its summaries, where they cost the `prompt` less than what they cover."""
+        notes = []
+        for note in ledger.notes:
+            if (sealed := texts.get(note)) is not None:
+                written = replace(note, quotes=(), sealed=sealed)
+                room = sum(full.tokens[i] for i in note.covers)
+                note = written if 0 < self.cost(prompt, written) < room else note
+            notes.append(note)
+        return replace(ledger, notes=tuple(notes))
 
     def drafts(self, before: Ledger, after: Ledger) -> tuple[Note, ...]:
         """The summaries that a cut made, for a model to write better ones."""

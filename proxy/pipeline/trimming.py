@@ -17,12 +17,13 @@ from proxy.pipeline.budget import Trigger
 from proxy.pipeline.decision import Decision, decide, weights, zoned
 from proxy.pipeline.gathering import Gathered, Gatherer, Units, similarities
 from proxy.pipeline.intake import Incoming, Reading
+from proxy.pipeline.keeping import keep_said
 from proxy.pipeline.noting import Noting
 from proxy.pipeline.outcome import Action, Outcome
 from proxy.pipeline.preparation import Clusters, Given, serves
 from proxy.pipeline.prompt import Prompt, assemble, marked, window
 from proxy.pipeline.uses import said
-from proxy.recall.recalling import wanted, without_recall
+from proxy.recall.recalling import without_recall
 from proxy.route import Mode
 from proxy.tokens import Cache
 from proxy.wire.chat import Message
@@ -52,7 +53,9 @@ class Trimming:
         self._incoming = incoming
         self._gatherer = gatherer
         self._keys = keys
-        self.noting = Noting(incoming, reading, keys, gatherer.library, faults, partial(counts.message, reading.counter))
+        self.noting = Noting(
+            incoming, reading, keys, gatherer.library, faults, partial(counts.message, reading.counter)
+        )
         self._reading = reading
         self._counts = counts
         self._outcome = outcome
@@ -121,15 +124,15 @@ class Trimming:
         A note never reaches the next threshold: where it would, that cut is made now, unless pinned and protected
         slots would leave no room for the note all the same.
         """
-        route, budget = self._incoming.route, self._reading.budget.tokens
-        room = int(route.thresholds.evict * budget) - 1 - prompt.used
+        room = self.noting.threshold - prompt.used
         asked = self.noting.due(ledger, prompt, lambda: self._scores(gathered), room)
         if not asked:
             return None
-        target = budgets.target(route, Trigger.NORMAL, budget, prompt.growth)
-        seen = self._window(prompt, self._incoming.trimmer, max(1, target - self.noting.share))
+        budget, reserve = self._reading.budget.tokens, self.noting.share if self.noting.cached else asked
+        target = budgets.target(self._incoming.route, Trigger.NORMAL, budget, prompt.growth)
+        seen = self._window(prompt, self._incoming.trimmer, max(1, target - reserve), reserve)
         stays = seen.overhead + sum(slot.tokens for slot in seen.slots if not slot.evictable)
-        if stays + asked > target:
+        if not self.noting.pays(asked, stays, target, room):
             return None
         self._outcome.reason = self._outcome.reason or "note_reaches_threshold"
         return Trigger.NORMAL
@@ -157,10 +160,11 @@ class Trimming:
         now: float | None = None,
         made: Plan | None = None,
         clusters: Clusters | None = None,
+        last: bool = False,
     ) -> Ledger:
         """The ledger after a cut, which every recall note goes with; by the plan `made` ahead, where that serves.
 
-        `clusters` are those of slots that were made ahead.
+        `clusters` are those of slots that were made ahead. The note that follows may be the `last`.
 
         Raises:
             ClientError: 400 context_length_exceeded or too_many_messages, 413 request_too_large, where it does not fit
@@ -181,8 +185,9 @@ class Trimming:
             if why is Trigger.NORMAL and budgets.trigger(route, prompt.used, budget) is None and self._crowded(prompt):
                 policy = Given(Plan(policy.name, ()))  # there is room for the tokens
             target = budgets.target(route, why, budget, prompt.growth)
-            history = max(1, target - (self.noting.share if wanted(messages) else 0))
-            seen = self._window(prompt, policy, history, clusters, first_seen)
+            reserve = self.noting.reserve(ledger, lambda: self._scores(gathered), last=last)
+            history = max(1, target - reserve)
+            seen = self._window(prompt, policy, history, reserve, clusters, first_seen)
             similarity, vectors = self._by_slot(gathered)
             context = Context(
                 query=next((m.text for m in reversed(messages) if m.role == "user"), ""),
@@ -233,18 +238,19 @@ class Trimming:
         prompt: Prompt,
         policy: Policy,
         target: int,
+        reserve: int,
         clusters: Clusters | None = None,
         first_seen: FirstSeen = _unknown,
     ) -> Window:
-        """A prompt as a policy sees it that is to cut it down to `target` tokens."""
-        route, reading = self._incoming.route, self._reading
-        if wanted(reading.chat.messages):  # what notes may take is taken of the oldest too
-            route = replace(route, keep_prefix=route.keep_prefix * target / (target + self.noting.share))
-        return window(
+        """A prompt as a policy sees it that is to cut it down to `target` tokens, and `reserve` less for notes."""
+        route, reading, budget = self._incoming.route, self._reading, self._reading.budget.tokens
+        # What notes may take is taken of the oldest too.
+        route = replace(route, keep_prefix=budgets.prefix(route, budget) * target / (target + reserve))
+        seen = window(
             prompt,
             reading.chat.messages,
             zoned(route) if getattr(policy, "own_zone", False) else route,
-            reading.budget.tokens,
+            budget,
             reading.pins,
             content=self._content,
             uses=said(reading.chat) if Need.USES in policy.needs else None,
@@ -252,6 +258,9 @@ class Trimming:
             first_seen=first_seen,
             target=target,
         )
+        if self.noting.cached or not (said_share := getattr(policy, "keep_said", 0.0)):
+            return seen
+        return keep_said(seen, said_share * budget, self.noting.threshold - reserve)
 
     def _thinned(self, decision: Decision) -> Decision:
         """The decision with as many slots gone, besides, as the route's further limits ask for."""
@@ -274,11 +283,11 @@ class Trimming:
         """
         if not self.noting.recalls(ledger):
             return ledger
-        route, outcome, budget = self._incoming.route, self._outcome, self._reading.budget.tokens
+        outcome = self._outcome
         with outcome.stages.stage("fulfil"):
             prompt = self.prompt(ledger)
-            threshold = int(route.thresholds.evict * budget) - 1
-            most = threshold if why is None or outcome.target is None else outcome.target
+            target = self.noting.threshold if why is None or outcome.target is None else outcome.target
+            most = target if self.noting.cached else max(target, self.noting.threshold)
             after = self.noting.recall(ledger, prompt, self._scores(gathered), most, last=last)
         if after is ledger:
             return ledger
@@ -286,16 +295,7 @@ class Trimming:
 
     def sealed(self, ledger: Ledger, texts: Mapping[Note, bytes]) -> Ledger:
         """The ledger with a model's summaries in the place of extractive ones, where they save tokens too."""
-        prompt = self.prompt(ledger)
-        full = self._full or self.prompt(Ledger())
-        notes = []
-        for note in ledger.notes:
-            if (sealed := texts.get(note)) is not None:
-                written = replace(note, quotes=(), sealed=sealed)
-                room = sum(full.tokens[i] for i in note.covers)
-                note = written if 0 < self.noting.cost(prompt, written) < room else note
-            notes.append(note)
-        return replace(ledger, notes=tuple(notes))
+        return self.noting.sealed(ledger, texts, self.prompt(ledger), self._full or self.prompt(Ledger()))
 
     def _scores(self, gathered: Gathered) -> Mapping[int, float]:
         """The relevance of each message to the prompt; nothing is, where that cannot be told."""

@@ -51,14 +51,16 @@ def without_recall(ledger: Ledger) -> Ledger:
     return replace(ledger, notes=tuple(note for note in ledger.notes if note.kind is not Kind.RECALL))
 
 
-def part(live: int, share_tokens: int, plain: float) -> int:
+def part(live: int, share_tokens: int, plain: float, *, whole: bool = False) -> int:
     """Tokens that a note is worth to a prompt that points back `plain`ly (see `pointing.strength`), 0 and more.
 
     It is at most half of what `live` notes have left of the share: the more they have taken, the more plainly a prompt
-    has to point back, and one that does so less gets less.
+    has to point back, and one that does so less gets less. Or up to the `whole` of it: where no cache is at stake, a
+    cut can make room for the next note.
     """
     bar = PLAINLY + MORE * live / max(share_tokens, 1)
-    return max(0, int((share_tokens - live) / 2 * min(1.0, max(0.0, 1 + (plain - bar) / NARROW))))
+    left = (share_tokens - live) / (1 if whole else 2)
+    return max(0, int(left * min(1.0, max(0.0, 1 + (plain - bar) / NARROW))))
 
 
 def taken(prompt: Prompt) -> int:
@@ -66,13 +68,15 @@ def taken(prompt: Prompt) -> int:
     return sum(placed.tokens for placed in prompt.notes if placed.note.kind is Kind.RECALL)
 
 
-def limit(prompt: Prompt, share_tokens: int, most: int, *, plain: float, last: bool = False) -> int:
-    """Tokens for one more note: its `part`, within a prompt of `most` tokens.
+def limit(
+    prompt: Prompt, share_tokens: int, most: int, *, plain: float, last: bool = False, whole: bool = False
+) -> int:
+    """Tokens for one more note: its `part`, up to the `whole` of what is left, within a prompt of `most` tokens.
 
     All that is left of the share, where it is the `last` note: nothing follows on a request that stands for itself.
     """
     live = taken(prompt)
-    return min(share_tokens - live if last else part(live, share_tokens, plain), most - prompt.used)
+    return min(share_tokens - live if last else part(live, share_tokens, plain, whole=whole), most - prompt.used)
 
 
 def recalled(

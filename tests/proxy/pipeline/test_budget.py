@@ -3,7 +3,8 @@
 import pytest
 
 from policies.fifo import Fifo
-from proxy.pipeline.budget import Budget, Trigger, compute, reserve, target, trigger
+from proxy.economics import Economy
+from proxy.pipeline.budget import Budget, Trigger, cached, compute, prefix, reserve, target, trigger
 from proxy.route import Route
 
 
@@ -74,7 +75,32 @@ def test_thresholds_decide_when_a_cut_is_made(used: int, expected: Trigger | Non
     ],
 )
 def test_target_leaves_room_for_the_next_turns(why: Trigger, growth: float, expected: int) -> None:
-    assert target(route(breathing_turns=8), why, 1000, growth) == expected
+    assert target(route(breathing_turns=8, cache=Economy(min_tokens=0)), why, 1000, growth) == expected
+
+
+@pytest.mark.parametrize(
+    ("budget", "expected"),
+    [
+        pytest.param(1000, 700, id="all that is sent is too short"),
+        pytest.param(2000, 1024, id="as deep as something is cached"),
+        pytest.param(4000, 1600, id="0.40 of it is cached"),
+    ],
+)
+def test_a_target_is_not_lowered_below_what_a_provider_caches(budget: int, expected: int) -> None:
+    assert target(route(breathing_turns=8), Trigger.NORMAL, budget, 500.0) == expected
+
+
+@pytest.mark.parametrize(
+    ("budget", "least", "expected"),
+    [(1462, 1024, False), (1463, 1024, True), (1463, 4096, False), (100, 0, True)],
+)
+def test_a_conversation_is_cached_where_what_a_cut_leaves_is(budget: int, least: int, expected: bool) -> None:
+    assert cached(route(cache=Economy(min_tokens=least)), budget) is expected
+
+
+@pytest.mark.parametrize(("budget", "expected"), [(3413, 0.0), (3414, 0.3), (10_000, 0.3)])
+def test_a_beginning_too_short_to_be_cached_is_not_kept(budget: int, expected: float) -> None:
+    assert prefix(route(keep_prefix=0.3), budget) == expected
 
 
 def test_breathing_can_be_turned_off() -> None:

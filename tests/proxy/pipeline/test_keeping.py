@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.types import Slot
-from proxy.pipeline.keeping import keep
+from policies.types import Slot, Window
+from proxy.pipeline.keeping import keep, keep_said
 
 
 def slots(*tokens: int, pinned: frozenset[int] = frozenset(), protected: frozenset[int] = frozenset()) -> list[Slot]:
@@ -85,3 +85,41 @@ def test_where_turns_alternate_an_even_number_is_left_to_go() -> None:
     assert kept(keep(window, 30, target=1000)) == [1, 2]
     assert kept(keep(window, 30, target=1000, alternate=True)) == [1]
     assert kept(keep(window, 40, target=1000, alternate=True)) == [1, 2, 3]
+
+
+def talk(*tokens: int, alternate: bool = False) -> Window:
+    """Messages of a user and answers in turns, the first and the last of the user's pinned."""
+    made = tuple(
+        Slot(
+            id=f"s{i}",
+            role="assistant" if i % 2 else "user",
+            text="",
+            tokens=size,
+            turn=i,
+            pinned=i in (0, len(tokens) - 1),
+        )
+        for i, size in enumerate(tokens)
+    )
+    return Window(slots=made, budget=1000, used=sum(tokens) + 7, overhead=7, alternate=alternate)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "most", "alternate", "expected"),
+    [
+        pytest.param(100, 1000, False, [2, 4, 6], id="all of it"),
+        pytest.param(0, 1000, False, [], id="no share"),
+        pytest.param(20, 1000, False, [4, 6], id="the newest first"),
+        pytest.param(100, 47, False, [4, 6], id="within what the prompt may have"),
+        pytest.param(100, 20, False, [], id="no room"),
+        pytest.param(180, 1000, True, [2, 3, 4, 5, 6, 7], id="each with its answer"),
+        pytest.param(100, 1000, True, [6, 7], id="as far as the answers fit too"),
+    ],
+)
+def test_what_the_user_said_stays(tokens: int, most: int, alternate: bool, expected: list[int]) -> None:
+    seen = talk(10, 50, 10, 50, 10, 50, 10, 50, 10, alternate=alternate)
+
+    assert kept(list(keep_said(seen, tokens, most).slots)) == expected
+
+
+def test_a_long_message_gives_way_to_older_ones_that_fit() -> None:
+    assert kept(list(keep_said(talk(10, 5, 10, 5, 90, 5, 10, 5, 10), 30, 1000).slots)) == [2, 6]

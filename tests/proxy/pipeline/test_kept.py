@@ -8,12 +8,19 @@ from tests.fakes.upstream import FakeUpstream
 from tests.proxy.dialogues import assistant, body, call, dialogue, system, user, words
 from tests.proxy.proxied import Records, Start, post
 
-RULES = "window: 800, reserve_output: 0, policy: fifo, breathing_turns: 0"
+RULES = "window: 800, reserve_output: 0, breathing_turns: 0"
 
 
-async def reasons(start: Start, records: Records, settings: str, messages: list[dict[str, Any]], **headers: str) -> Any:
+async def reasons(
+    start: Start,
+    records: Records,
+    settings: str,
+    messages: list[dict[str, Any]],
+    policy: str = "fifo",
+    **headers: str,
+) -> Any:
     """The record of a cut, and the reasons of what it kept, by the slots' first message."""
-    client = await start(f"defaults: {{{RULES}, {settings}}}")
+    client = await start(f"defaults: {{{RULES}, policy: {policy}, {settings}}}")
     await post(client, body(messages), **headers)
     (record,) = await records.get()
     assert record["trigger"], "there was a cut"
@@ -27,7 +34,9 @@ def _all(records: Records, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_each_slot_that_stays_says_by_which_rule(start: Start, records: Records, upstream: FakeUpstream) -> None:
-    record, kept = await reasons(start, records, "keep_prefix: 0.3, protect_last: 3", dialogue(12))
+    record, kept = await reasons(
+        start, records, "keep_prefix: 0.3, protect_last: 3, cache: {min_tokens: 0}", dialogue(12)
+    )
 
     last = 2 * 12 + 1
     assert kept[0] == "pinned: instructions never go"
@@ -78,3 +87,13 @@ async def test_a_task_that_is_too_large_to_be_pinned_says_so(
     _, kept = await reasons(start, records, "keep_prefix: 0, protect_last: 2", messages)
 
     assert kept[1] == "protected: the task, not pinned since it is over a quarter of the budget (pin.first_user)"
+
+
+async def test_what_the_user_said_is_told_from_the_oldest(
+    start: Start, records: Records, upstream: FakeUpstream
+) -> None:
+    settings, policy = "keep_prefix: 0.3, protect_last: 3", "{name: hybrid, keep_said: 0.2}"
+    _, kept = await reasons(start, records, settings, dialogue(12), policy)
+
+    said = "protected: what the user said, in a prompt too short to be cached (the policy's keep_said)"
+    assert [index for index, reason in kept.items() if reason == said] == [21, 22], "it stays with its answer"

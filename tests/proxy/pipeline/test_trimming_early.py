@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from proxy.conversations import Conversations
+from proxy.economics import Economy
 from proxy.pipeline import Pipeline
 from proxy.pipeline.budget import Trigger
 from proxy.pipeline.intake import Incoming
@@ -49,10 +50,13 @@ class Talk:
 
 
 @asynccontextmanager
-async def talk(opening: str = "You help the harbour office.", policy: str = "hybrid") -> AsyncIterator[Talk]:
+async def talk(
+    opening: str = "You help the harbour office.", policy: str = "hybrid", **settings: object
+) -> AsyncIterator[Talk]:
     store = Conversations(MemoryStore(), salt=b"salt", ttl_s=60)
+    through = route(policy, **{**THROUGH, **settings})
     try:
-        yield Talk(Pipeline(lambda chosen, _: chosen.window, store), route(policy, **THROUGH), [system(opening)])
+        yield Talk(Pipeline(lambda chosen, _: chosen.window, store), through, [system(opening)])
     finally:
         await store.close()
 
@@ -96,3 +100,29 @@ async def test_nor_for_a_policy_that_does_not_look_at_the_prompt() -> None:
         outcome = await going.send(ASKED)
 
     assert (outcome.trigger, outcome.reason) == (None, None)
+
+
+async def test_where_no_cache_is_at_stake_a_cut_leaves_no_room_for_notes_that_nobody_asks_for() -> None:
+    """The prompts of a conversation that merely goes on fill their target; with a cache notes will need their share."""
+    found = {}
+    for least in (0, 4096):
+        async with talk(cache=Economy(min_tokens=least)) as going:
+            sent = [await going.send(f"Report {number}. {words(30, number)}.") for number in range(40)]
+        cuts = [outcome for outcome in sent if outcome.trigger is not None]
+        found[least] = max(outcome.tokens_after or 0 for outcome in cuts)
+        assert all((outcome.tokens_after or 0) <= (outcome.target or 0) for outcome in cuts)
+
+    assert found[0] <= 0.35 * WINDOW
+    assert found[4096] > 0.6 * WINDOW
+
+
+async def test_where_no_cache_is_at_stake_each_prompt_may_have_all_that_notes_may_take() -> None:
+    """The notes of earlier prompts have taken their share; a cut takes them away, and this one gets its own."""
+    async with talk(cache=Economy(min_tokens=4096), options={"keep_said": 0.0}) as going:
+        await going.nearly_full()
+        first = await going.send(ASKED)
+        second = await going.send(ASKED.replace("did I tell", "have I told"))
+
+    for outcome in (first, second):
+        assert FACT.encode() in outcome.body
+        assert (outcome.tokens_after or 0) < 0.85 * WINDOW

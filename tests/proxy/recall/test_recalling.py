@@ -34,6 +34,21 @@ def test_how_large_a_note_may_be(live: tuple[int, ...], plain: float, last: bool
     assert limit(prompt(2000, *live), 900, 10_000, plain=plain, last=last) == tokens
 
 
+@pytest.mark.parametrize(
+    ("live", "plain", "tokens"),
+    [
+        pytest.param((), 1.0, 900, id="all for a prompt that points back"),
+        pytest.param((300,), 1.0, 600, id="all that is left"),
+        pytest.param((), PLAINLY - NARROW / 2, 450, id="less where it is less plain"),
+        pytest.param((), PLAINLY - NARROW, 0, id="nothing for one that goes on"),
+    ],
+)
+def test_a_note_may_take_the_whole_share_where_no_cache_is_at_stake(
+    live: tuple[int, ...], plain: float, tokens: int
+) -> None:
+    assert limit(prompt(2000, *live), 900, 10_000, plain=plain, whole=True) == tokens
+
+
 def test_a_note_never_reaches_the_next_threshold() -> None:
     assert limit(prompt(2000), 900, 2050, plain=1.0) == 50
 
