@@ -268,9 +268,9 @@ async def opened(
         local = embeddings if config.embeddings.backend != "endpoint" else None  # previews ask nobody
         few = Bounds.of(config.server.memory_bytes // PREVIEWS)
         trying = Pipeline(windows, embeddings=local, wait_s=config.embeddings.wait_ms / 1000, bounds=few)
-        for part in (pipeline, conversing[0], preparation, ratings, store):
-            vitals.remember(part.memories)
         vitals.remember({"previews": lambda: together(trying.memories)})
+        for part in (pipeline, conversing[0], preparation, ratings, store, audit):
+            vitals.remember(part.memories)
         server = config.server
         preview = Preview(
             trying, router, executor, max_body_bytes=server.max_body_bytes, read_timeout_s=server.read_timeout_s
@@ -297,7 +297,8 @@ async def _stop(task: asyncio.Task[None]) -> None:
 
 
 def _audit_store(config: Config) -> AuditStore:
-    return AuditStore(configs.audit_file(config), rows=config.audit.keep_rows, days=config.audit.keep_days)
+    path, kept = configs.audit_file(config), config.audit
+    return AuditStore(path, rows=kept.keep_rows, days=kept.keep_days, max_bytes=kept.keep_bytes)
 
 
 def _warm(model: str) -> None:

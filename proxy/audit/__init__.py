@@ -16,10 +16,12 @@ import msgspec
 
 from proxy.audit.sinks import FileSink, StreamSink
 from proxy.guard import Faults
+from proxy.memories import Held, Memories
 
 PAUSE_S = 0.02  # between lots: to wake the thread for each record costs the event loop more than its writing
 LOT = 100  # records that are written at once
 QUEUE = 10_000  # records that wait for a slow sink; more are dropped and counted
+QUEUE_BYTES = 64 * 2**20  # the most that these may take in memory
 
 _encode = msgspec.json.Encoder().encode
 
@@ -39,6 +41,11 @@ class Sinks:
 
 class Keeper(Protocol):
     """What keeps whole records to be asked for, such as `AuditStore`; used by one thread at a time."""
+
+    @property
+    def memories(self) -> Memories:
+        """What it keeps in memory."""
+        ...
 
     def open(self) -> None:
         """Be ready for records. Raises OSError."""
@@ -62,8 +69,11 @@ class Counts:
     failed: int = 0
 
 
-_Stamped = tuple[datetime, str, Mapping[str, object]]
-"""When a record was put, its level, and the record."""
+_Stamped = tuple[datetime, str, Mapping[str, Any], int]
+"""When a record was put, its level, the record, and the bytes that it takes."""
+
+_RECORD_BYTES = 4_000  # of a record that lists no slot
+_SLOT_BYTES = 700
 
 
 @dataclass(slots=True)
@@ -76,6 +86,8 @@ class Audit:
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     counts: Counts = field(default_factory=Counts)
     _waiting: "deque[_Stamped]" = field(default_factory=deque)  # the lot that is being written is its beginning
+    _came: int = 0  # bytes, counted by whoever puts
+    _went: int = 0  # and by the thread that writes
     _woken: threading.Event = field(default_factory=threading.Event)
     _idle: bool = True
     _closing: threading.Event = field(default_factory=threading.Event)
@@ -93,14 +105,25 @@ class Audit:
         self._thread = threading.Thread(target=self._write, args=(writers,), name="audit", daemon=True)
         self._thread.start()
 
-    def put(self, record: Mapping[str, object], *, error: bool = False) -> None:
+    def put(self, record: Mapping[str, Any], *, error: bool = False) -> None:
         """Hand over a record; `error` marks it as one that an operator should look at."""
-        if len(self._waiting) >= QUEUE:
+        size = _size(record)
+        if len(self._waiting) >= QUEUE or self._came + size - self._went > QUEUE_BYTES:
             self.counts.dropped += 1
             return
-        self._waiting.append((self.now(), "error" if error else "info", record))
+        self._came += size
+        self._waiting.append((self.now(), "error" if error else "info", record, size))
         if self._idle:
             self._woken.set()
+
+    @property
+    def memories(self) -> Memories:
+        """What waits to be written, and what is kept, where that is in memory."""
+        return {"audit_queue": self.held, **(self.keeper.memories if self.keeper is not None else {})}
+
+    def held(self) -> Held:
+        """How much waits to be written."""
+        return Held(len(self._waiting), self._came - self._went, QUEUE_BYTES)
 
     def close(self, timeout_s: float = 5.0) -> None:
         """Write what waits, at most for `timeout_s` seconds, and stop."""
@@ -124,7 +147,7 @@ class Audit:
             while size := min(LOT, len(self._waiting)):
                 self._write_lot([self._waiting[place] for place in range(size)], writers)
                 for _ in range(size):
-                    self._waiting.popleft()
+                    self._went += self._waiting.popleft()[-1]
             self._closing.wait(PAUSE_S)
         for writer in writers:
             writer.close()
@@ -133,7 +156,7 @@ class Audit:
 
     def _write_lot(self, lot: "Sequence[_Stamped]", writers: Sequence[FileSink | StreamSink]) -> None:
         records, lines = [], []
-        for time, level, record in lot:
+        for time, level, record, _ in lot:
             stamped = {"event": record.get("event"), "time": time.isoformat(), "level": level, **record}
             faults = Faults()
             with faults.guard("audit"):
@@ -154,6 +177,15 @@ class Audit:
         with faults.guard("audit store"):
             work()
         self.counts.failed += len(faults.names)
+
+
+def _size(record: Mapping[str, Any]) -> int:
+    """Bytes that a record takes in memory, on the high side; its texts too, where slots have them."""
+    slots = record.get("slots") or ()
+    size = _RECORD_BYTES + _SLOT_BYTES * len(slots)
+    if slots and "text" in slots[0]:
+        size += sum(slot["text"].__sizeof__() for slot in slots)
+    return size
 
 
 def _changes(record: Mapping[str, Any]) -> Mapping[str, Any]:

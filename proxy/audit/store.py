@@ -18,6 +18,7 @@ import structlog
 
 from proxy.audit import rows as audit_rows
 from proxy.audit.query import Decisions
+from proxy.memories import Held, Memories
 
 VERSION = 1  # of the tables; a file of another one is begun anew
 BUSY_S = 5.0
@@ -43,18 +44,27 @@ _encode = msgspec.json.Encoder(enc_hook=str).encode
 
 
 class AuditStore:
-    """At most `rows` records, none older than `days` days (0: no limit of that kind), at `path` or in memory (None).
+    """At most `rows` records that take at most `max_bytes`, none older than `days` days (0: no limit of that kind).
 
-    `put`, `flush` and `close` belong to one thread. `now` is in seconds since the epoch.
+    They are at `path`, or in memory (None). The bounds are seen to now and then, so that there may be some more. `put`,
+    `flush` and `close` belong to one thread. `now` is in seconds since the epoch.
     """
 
     def __init__(
-        self, path: Path | None, *, rows: int = 20_000, days: float = 7.0, now: Callable[[], float] = time.time
+        self,
+        path: Path | None,
+        *,
+        rows: int = 20_000,
+        days: float = 7.0,
+        max_bytes: int = 256 * 2**20,
+        now: Callable[[], float] = time.time,
     ) -> None:
         self.path = path
         self._address = f"file:trimtab-audit-{token_hex(8)}?mode=memory&cache=shared" if path is None else address(path)
         self._rows = rows
         self._days = days
+        self._max_bytes = max_bytes
+        self._held = Held(0, 0, max_bytes)
         self._now = now
         self._connection: sqlite3.Connection | None = None
         self._pruned = 0.0
@@ -81,6 +91,15 @@ class AuditStore:
                     os.remove(f"{self.path}{suffix}")
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
             self._connection = self._opened()
+
+    @property
+    def memories(self) -> Memories:
+        """What it keeps in memory: nothing, where it is a file."""
+        return {"audit": self.held} if self.path is None else {}
+
+    def held(self) -> Held:
+        """How much it held when that was seen to last, from any thread."""
+        return self._held
 
     def put(self, record: Mapping[str, object]) -> None:
         """Add a record; it can be read after the next `flush`. Raises sqlite3.Error."""
@@ -148,6 +167,18 @@ class AuditStore:
             connection.execute("DELETE FROM decisions WHERE id <= (SELECT max(id) FROM decisions) - ?", (self._rows,))
         if self._days:
             connection.execute("DELETE FROM decisions WHERE time < ?", (now - self._days * DAY_S,))
+        while (held := self._look(connection)).bytes > self._max_bytes > 0 and held.entries:
+            oldest = "SELECT id FROM decisions ORDER BY id LIMIT ?"
+            connection.execute(f"DELETE FROM decisions WHERE id IN ({oldest})", (1 + held.entries // 20,))  # noqa: S608
+        self._held = held
+
+    def _look(self, connection: sqlite3.Connection) -> Held:
+        """What is there; pages that were freed are used again before others."""
+        (count,) = connection.execute("SELECT count(*) FROM decisions").fetchone()
+        pages, free, size = (
+            connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "freelist_count", "page_size")
+        )
+        return Held(count, (pages - free) * size, self._max_bytes)
 
 
 def address(path: Path) -> str:

@@ -70,6 +70,7 @@ class Audit(Section):
     backups: Count = 5
     store: AuditPlace | None = "memory://"
     keep_rows: Count = 20_000
+    keep_bytes: Count = 256 * 1024 * 1024
     keep_days: Annotated[float, Field(ge=0)] = 7.0
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from proxy import audit
 from proxy.audit import Audit, Sinks
+from tests.proxy.held import bytes_of
 
 
 def test_a_record_is_one_json_line_on_stdout_and_in_a_file(tmp_path: Path) -> None:
@@ -69,6 +70,29 @@ def test_a_stuck_sink_blocks_nobody_and_what_is_dropped_is_counted(monkeypatch: 
     stdout.free.set()
     sink.close()
     assert sink.counts.written + sink.counts.dropped == 50
+
+
+def test_what_waits_for_a_stuck_sink_takes_so_many_bytes_at_the_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audit, "QUEUE_BYTES", 3_000_000)
+    stdout = Stuck()
+    sink = Audit(Sinks(), stdout=stdout)
+    sink.start()
+    records: list[dict[str, object]] = []
+    for number in range(60):
+        slots = [{"index": n, "messages": [n], "action": "evict", "reason": f"the oldest of {n}"} for n in range(300)]
+        records.append({"event": "decision", "number": number, "slots": slots})
+        sink.put(records[-1])
+    taken = bytes_of(records[: sink.held().entries])
+    assert taken <= sink.held().bytes <= 3_000_000
+    assert 0 < sink.counts.dropped < 50
+    before = sink.counts.dropped
+    sink.put({"slots": [{"action": "evict", "text": "tide " * 1_000_000}]})
+    assert sink.counts.dropped == before + 1
+
+    stdout.free.set()
+    sink.close()
+    assert (sink.held().entries, sink.held().bytes) == (0, 0)
+    assert sink.counts.written + sink.counts.dropped == 61
 
 
 class Full(io.StringIO):

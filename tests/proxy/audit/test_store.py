@@ -3,6 +3,7 @@
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
+from secrets import token_hex
 
 import pytest
 
@@ -250,6 +251,23 @@ def test_figures_keep_up_with_what_comes_and_goes(tmp_path: Path) -> None:
 
     assert seen == [True] * 4
     assert {each.name: each.requests for each in figures.totals(Filter(), by="route")} == {"r2": 40, "r3": 60}
+
+
+def test_what_takes_more_than_it_may_makes_room() -> None:
+    store = AuditStore(None, rows=0, days=0, max_bytes=1_000_000, now=lambda: NOW)
+    store.open()
+    for start in range(0, 1500, 100):
+        slots = [{"index": n, "reason": token_hex(20)} for n in range(40)]
+        fill(store, *(record(number, slots=slots) for number in range(start, start + 100)))
+        if start >= 400:
+            assert 500_000 < store.held().bytes <= 1_000_000
+    with store.reading() as decisions:
+        kept = [row["audit_id"] for row in decisions.newest(Filter(), limit=1000)]
+    store.close()
+
+    assert 100 < len(kept) < 1000
+    assert kept == [f"{number:016x}" for number in range(1499, 1499 - len(kept), -1)]
+    assert store.held().entries <= len(kept)
 
 
 def test_names_that_no_decision_has_any_more_are_forgotten(tmp_path: Path) -> None:
