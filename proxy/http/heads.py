@@ -104,6 +104,7 @@ class BoundedHeads(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         """A request is there, body and all."""
         if not self._deaf and not self._wished:
+            self._unread = 0  # what has come so far is of this request, and not of the head behind it
             self._settle_rest()
             super().on_message_complete()
 

@@ -62,6 +62,17 @@ async def test_a_body_is_no_head() -> None:
         assert (await raw.head())[0] == 200
 
 
+async def test_a_head_that_begins_behind_much_else_is_counted_from_its_own_beginning() -> None:
+    async with talking() as raw:
+        for _ in range(3):
+            await raw.send(head(1000) * 8 + head(1500)[:900])
+            await asyncio.sleep(0.01)
+            await raw.send(head(1500)[900:])
+        for _ in range(27):
+            assert (await raw.head())[0] == 200
+            assert await raw.reader.readexactly(2) == b"ok"
+
+
 @pytest.mark.parametrize(
     "pieces", [[head(2000)], [head(3000)[at : at + 100] for at in range(0, 2100, 100)]], ids=["at once", "in pieces"]
 )
@@ -272,3 +283,23 @@ async def test_a_body_that_is_whole_soon_behind_its_answer_ends_nothing() -> Non
         await asyncio.sleep(0.4)
         await raw.send(head(1))
         assert (await raw.head())[0] == 200
+
+
+async def test_all_who_are_served_on_a_connection_learn_that_it_has_ended(caplog: pytest.LogCaptureFixture) -> None:
+    """The one whose answer is being made too, while others wait behind it."""
+    left = asyncio.Event()
+
+    async def waiting(scope: Scope, receive: Receive, send: Send) -> None:
+        async with asyncio.timeout(5):
+            while (await receive())["type"] != "http.disconnect":
+                pass
+        left.set()
+
+    async with talking(waiting) as raw:
+        await raw.send(head(1) * 3)
+        raw.close()
+        async with asyncio.timeout(5):
+            await left.wait()
+        await asyncio.sleep(0)
+
+    assert [record.message for record in caplog.records if record.levelno >= logging.ERROR] == []
