@@ -12,6 +12,7 @@ from policies.filling import Room, Unit, evict_others, left, room, select, units
 from policies.plan import Plan
 from policies.priority import Priority
 from policies.registry import register
+from policies.reprieve import reprieve
 from policies.types import Context, Need, Slot, Window
 from policies.value import similarities
 
@@ -26,11 +27,16 @@ class Hybrid:
     Otherwise it keeps, as far as there is room, the newest slot of each cluster of meaning in a share `newest` of it,
     and in the rest the slots most relevant to the current prompt; a slot counts for less the more of the room it takes.
     A share `summaries` is kept free for what stands for the rest of a cluster. Where that is not enough, or nothing
+<<<<<<< worktree
+    tells the slots apart, `priority` decides again. Of the tool groups after the prompt, which go last and oldest
+    first, the slow path lets those stay that there is room for after all, what is still spoken of first.
+=======
     tells the slots apart, `priority` decides again.
 
     What users say is short beside what tools return, and carries what they want. Where a prompt is too short for a
     provider to cache it, so that nothing is gained by what stands first, the newest of a user's own messages are
     protected before the policy is asked, up to a share `keep_said` of the budget.
+>>>>>>> mine
     """
 
     name: ClassVar[str] = "hybrid"
@@ -58,6 +64,10 @@ class Hybrid:
         """Evict by priority, or by relevance and cluster, until the target is met."""
         if window.used <= target:
             return Plan(self.name)
+        plan = self._evicting(window, target, context)
+        return reprieve(plan, window, target, context) if context.overflow >= self.slow_from else plan
+
+    def _evicting(self, window: Window, target: int, context: Context) -> Plan:
         free = room(window, target)
         worth = similarities(window, context, free.candidates) if context.overflow >= self.slow_from else {}
         if not any(worth.values()):

@@ -112,3 +112,11 @@ def test_the_reason_tells_relevance_size_and_cluster() -> None:
     context = Context(query="it", overflow=0.5, similarity={"m0": 0.25, "m1": 0.5}, vectors=vectors(0, 0))
     plan = Hybrid(newest=1).plan(before, 20, context)
     assert [action.reason for action in plan.actions] == ["relevance 0.250 for 10 tokens, cluster 0"]
+
+
+@pytest.mark.parametrize(("overflow", "stay"), [(0.19, ["u0", "t3"]), (0.20, ["u0", "t1", "t3"])])
+def test_far_over_its_target_it_lets_stay_of_the_current_turn_what_fits_after_all(
+    overflow: float, stay: list[str]
+) -> None:
+    before = window(slot("u0", pinned=True), slot("t1", "tool"), slot("t2", "tool", 100), slot("t3", "tool"))
+    assert left(Hybrid().plan(before, 60, Context(query="where is it?", overflow=overflow)), before) == stay
