@@ -104,24 +104,35 @@ def _scored(
 ) -> list[_Scored]:
     sentences = [(index, each) for index, message in texts.items() for each in library.sentences(message)]
     holders = Counter(chain.from_iterable([each.terms.counts for _, each in sentences]))
-    weights = {term: math.log(1 + len(sentences) / n) for term, n in holders.items()}
-    centre = dict.fromkeys(weights, 0.0)
-    rows: list[tuple[dict[str, float], float]] = []
+    times = dict(holders)
     for _, each in sentences:
-        own = {}
-        square = 0.0
-        for term, n in each.terms.counts.items():
-            own[term] = value = n * weights[term]
-            centre[term] += value
-            square += value * value
-        rows.append((own, math.sqrt(square) or 1.0))
-    length = math.sqrt(sum([value * value for value in centre.values()])) or 1.0
+        for term, n in _again(each.terms):
+            times[term] += n - 1
+    weights = {term: math.log(1 + len(sentences) / n) for term, n in holders.items()}
+    squares = {term: weight * weight for term, weight in weights.items()}
+    # What a term adds to the product of a sentence with the sum of all: its weights in both.
+    shared = {term: n * squares[term] for term, n in times.items()}
+    length = math.sqrt(sum([n * shared[term] for term, n in times.items()])) or 1.0
     near = _nearness(texts, vectors)
-    scores = [sum([value * centre[term] for term, value in own.items()]) / (norm * length) for own, norm in rows]
     return [
-        _Scored(index, each, score * near[index] * _bonus(index, each, kept))
-        for (index, each), score in zip(sentences, scores, strict=True)
+        _Scored(index, each, _cosine(each.terms, squares, shared, length) * near[index] * _bonus(index, each, kept))
+        for index, each in sentences
     ]
+
+
+def _again(terms: Terms) -> Sequence[tuple[str, int]]:
+    """The terms that occur more than once."""
+    if terms.length == len(terms.counts):
+        return ()
+    return [(term, n) for term, n in terms.counts.items() if n > 1]
+
+
+def _cosine(terms: Terms, squares: Mapping[str, float], shared: Mapping[str, float], length: float) -> float:
+    product, square = (sum(map(each.__getitem__, terms.counts)) for each in (shared, squares))
+    for term, n in _again(terms):
+        product += (n - 1) * shared[term]
+        square += (n * n - 1) * squares[term]
+    return product / ((math.sqrt(square) or 1.0) * length)
 
 
 def _bonus(index: int, sentence: Sentence, kept: Sequence[Quote]) -> float:
