@@ -27,16 +27,12 @@ class Hybrid:
     Otherwise it keeps, as far as there is room, the newest slot of each cluster of meaning in a share `newest` of it,
     and in the rest the slots most relevant to the current prompt; a slot counts for less the more of the room it takes.
     A share `summaries` is kept free for what stands for the rest of a cluster. Where that is not enough, or nothing
-<<<<<<< worktree
     tells the slots apart, `priority` decides again. Of the tool groups after the prompt, which go last and oldest
     first, the slow path lets those stay that there is room for after all, what is still spoken of first.
-=======
-    tells the slots apart, `priority` decides again.
 
     What users say is short beside what tools return, and carries what they want. Where a prompt is too short for a
     provider to cache it, so that nothing is gained by what stands first, the newest of a user's own messages are
     protected before the policy is asked, up to a share `keep_said` of the budget.
->>>>>>> mine
     """
 
     name: ClassVar[str] = "hybrid"
