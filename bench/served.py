@@ -11,9 +11,9 @@ import re
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -33,13 +33,38 @@ def held_up_s(pid: int | str = "self") -> float:
 
 
 @dataclass(frozen=True, slots=True)
+class Memory:
+    """A memory of the proxy: the bytes that it holds, and the most that it may hold."""
+
+    held: float
+    most: float
+
+    @property
+    def share(self) -> float:
+        """How full it is."""
+        return self.held / self.most if self.most else 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Vitals:
-    """What the process holds: `rss_mb`, `fds`, asyncio `tasks`, and requests whose answer has not ended."""
+    """What the process holds: `rss_mb`, `fds`, asyncio `tasks`, and requests whose answer has not ended.
+
+    `memories` are those that the proxy bounds, by name.
+    """
 
     rss_mb: float
     fds: int
     tasks: int
     requests: int
+    memories: Mapping[str, Memory] = field(default_factory=dict)
+
+    @property
+    def remembered_mb(self) -> float:
+        """What all memories hold together."""
+        return sum(each.held for each in self.memories.values()) / 2**20
+
+
+_MEMORY = re.compile(rb'(?m)^trimtab_memory_(limit_)?bytes\{memory="(\w+)"\} (\S+)')
 
 
 @dataclass(slots=True)
@@ -53,9 +78,10 @@ class Served:
     async def vitals(self) -> Vitals:
         """What the process holds now, the connection that asks apart."""
         tasks = int((await self.get("/bench/tasks")).split()[-1])
-        open_ = re.search(rb"(?m)^trimtab_requests_open (\S+)", await self.get("/metrics"))
+        page = await self.get("/metrics")
+        open_ = re.search(rb"(?m)^trimtab_requests_open (\S+)", page)
         fds = len(os.listdir(f"/proc/{self.pid}/fd"))
-        return Vitals(self._rss_mb(), fds, tasks, 0 if open_ is None else int(float(open_[1])))
+        return Vitals(self._rss_mb(), fds, tasks, 0 if open_ is None else int(float(open_[1])), _memories(page))
 
     def _rss_mb(self) -> float:
         rss = re.search(r"VmRSS:\s+(\d+)", Path(f"/proc/{self.pid}/status").read_text())
@@ -70,6 +96,12 @@ class Served:
             return await reader.read()
         finally:
             writer.close()
+
+
+def _memories(page: bytes) -> dict[str, Memory]:
+    """The memories that a page of metrics tells of."""
+    told = {(bool(limit), name.decode()): float(value) for limit, name, value in _MEMORY.findall(page)}
+    return {name: Memory(held, told[True, name]) for (limit, name), held in told.items() if not limit}
 
 
 @asynccontextmanager

@@ -2,8 +2,11 @@
 
 `python -m bench.soak --minutes 10 --streams 200` takes two cores. Conversations grow, are cut, and are dropped for new
 ones; 5 % of the requests meet a fault of the upstream or a client that leaves. Every answer without a fault must be
-whole and equal to the byte; at the end nothing may be left open. What the proxy remembers of messages is bounded, and
-is filled to its bounds beforehand, so that memory which grows all the same is memory that leaks.
+whole and equal to the byte; at the end nothing may be left open.
+
+What the proxy remembers is bounded. Here it may remember little (`server.memory_bytes`), and what it remembers of
+messages is filled to its bounds before, what it remembers of decisions within the first fifth of the time; so memory
+that grows from the second fifth to the last is memory that leaks. How full each memory is stands beside it.
 """
 
 import argparse
@@ -12,19 +15,23 @@ import json
 import random
 import statistics
 import time
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from bench.served import Served, Vitals, served
 from bench.streams import FAULTS, LEAVES, Source, Stream, ask, judge, source
 
 SETTINGS = (
-    "defaults: {policy: priority, window: 1500, reserve_output: 300, hold: {wait_s: 0}}\nserver: {max_requests: 2000}\n"
+    "defaults: {policy: priority, window: 1500, reserve_output: 300, hold: {wait_s: 0}}\n"
+    "server: {max_requests: 2000, memory_bytes: 33554432}\n"
     "state_ttl_s: 60"  # so that as many decisions expire as are made
 )
 WORDS = ("tide", "berth", "crane", "quay", "pilot", "ferry", "anchor", "mast", "harbour", "cargo", "lantern", "signal")
-FILLING = 50  # requests before the soak, of so many messages each
-FILLED_WITH = 2_000
-MOST_MB = 8.0  # of growth from the second to the last fifth
+FILLING = 60  # requests before the soak, of so many messages each
+FILLED_WITH = 300
+MOST_MB = 10.0  # of growth from the second to the last fifth; of a large process, this share of it
+MOST_SHARE = 0.02
 SILENT_S = 15.0  # for which an upstream is waited for: longer than a busy machine lets one wait
 SETTLED_S = 40.0  # the longest that idle connections to an upstream are kept, and more
 
@@ -42,11 +49,26 @@ class Report:
     after: Vitals | None = None
     left_open: int = 0
 
+    def fifths(self, figure: Callable[[Vitals], float]) -> list[float]:
+        """The medians of a figure over each fifth of the samples; fewer where there are fewer samples."""
+        count = len(self.samples)
+        places = [count * n // 5 for n in range(6)]
+        return [statistics.median(map(figure, self.samples[a:b])) for a, b in pairwise(places) if a < b]
+
     def growth_mb(self) -> float:
-        """How much more memory the last fifth of the samples had than the second one, by their medians."""
-        fifth = max(1, len(self.samples) // 5)
-        early, late = self.samples[fifth : 2 * fifth], self.samples[-fifth:]
-        return statistics.median(v.rss_mb for v in late) - statistics.median(v.rss_mb for v in early or late)
+        """How much more memory the process had in the last fifth of the time than in the second, by their medians."""
+        resident = self.fifths(lambda vitals: vitals.rss_mb)
+        return resident[-1] - resident[1] if len(resident) > 2 else 0.0
+
+    def grown(self) -> bool:
+        """Whether that is more than a process whose memories are full may gain: MOST_MB or MOST_SHARE of it."""
+        resident = self.fifths(lambda vitals: vitals.rss_mb)
+        return len(resident) > 2 and self.growth_mb() > max(MOST_MB, MOST_SHARE * resident[1])
+
+    def overfull(self) -> list[str]:
+        """Memories that ever held more than they may."""
+        over = {name for vitals in self.samples for name, each in vitals.memories.items() if each.held > each.most}
+        return sorted(over)
 
     def leaks(self) -> list[str]:
         """What there is more of after it than before."""
@@ -96,7 +118,7 @@ class Talk:
 
 
 async def fill(port: int, requests: int) -> None:
-    """Requests with messages that nobody sent before, until the memory for what was read of them is full."""
+    """Requests with messages that nobody sent before, until the memories for what was read of them are full."""
     rng = random.Random(time.time_ns())
     for number in range(requests):
         said = [" ".join(rng.choices(WORDS, k=60)) + f" {number}.{n}" for n in range(FILLED_WITH)]
@@ -166,21 +188,43 @@ def main() -> None:
             idle_s=SILENT_S,
         )
     )
+    print("\n".join(told(report)))
+    failed = report.wrong or report.leaks() or report.grown() or report.overfull()
+    raise SystemExit(1 if failed else 0)
+
+
+def told(report: Report) -> Iterator[str]:
+    """The report in lines."""
     before, after = report.before, report.after
     assert before is not None
     assert after is not None
     peak = max(report.samples, key=lambda v: v.rss_mb)
-    print(f"requests {report.requests}, with faults {report.faulted}, trimmed {report.trimmed}")
-    print(
-        f"memory MB: {before.rss_mb:.0f} before, {peak.rss_mb:.0f} at most, {after.rss_mb:.0f} after; "
-        f"growth from the second to the last fifth {report.growth_mb():+.1f}"
+    resident, remembered = report.fifths(lambda v: v.rss_mb), report.fifths(lambda v: v.remembered_mb)
+    yield f"requests {report.requests}, with faults {report.faulted}, trimmed {report.trimmed}"
+    yield f"memory MB: {before.rss_mb:.0f} before, {peak.rss_mb:.0f} at most, {after.rss_mb:.0f} after"
+    yield f"  resident, by fifths of the time: {_row(resident)}"
+    yield f"  of it remembered: {_row(remembered)}"
+    yield (
+        f"  growth from the second to the last fifth {report.growth_mb():+.1f}: "
+        + ("not flat" if report.grown() else "flat")
+        + f", at most {MOST_MB:.0f} or {MOST_SHARE:.0%}"
     )
-    print(f"file descriptors: {before.fds} before, {max(v.fds for v in report.samples)} at most, {after.fds} after")
-    print(f"tasks: {before.tasks} before, {max(v.tasks for v in report.samples)} at most, {after.tasks} after")
-    print(f"upstream connections left open: {report.left_open}; requests left open: {after.requests}")
-    print(f"wrong: {report.wrong or 'nothing'}")
-    print(f"left behind: {', '.join(report.leaks()) or 'nothing'}")
-    raise SystemExit(1 if report.wrong or report.leaks() or report.growth_mb() > MOST_MB else 0)
+    yield "memories, MB of so many, how full before the soak and by fifths of the time:"
+    for name, last in report.samples[-1].memories.items():
+        shares = [before.memories[name].share, *report.fifths(lambda v, name=name: v.memories[name].share)]  # type: ignore[misc]
+        if max(shares) > 0:
+            filled = " ".join(f"{share:4.0%}" for share in shares)
+            yield f"  {name:<12}{last.held / 2**20:7.2f} of {last.most / 2**20:6.2f}   {filled}"
+    yield f"over their bounds: {', '.join(report.overfull()) or 'none'}"
+    yield f"file descriptors: {before.fds} before, {max(v.fds for v in report.samples)} at most, {after.fds} after"
+    yield f"tasks: {before.tasks} before, {max(v.tasks for v in report.samples)} at most, {after.tasks} after"
+    yield f"upstream connections left open: {report.left_open}; requests left open: {after.requests}"
+    yield f"wrong: {report.wrong or 'nothing'}"
+    yield f"left behind: {', '.join(report.leaks()) or 'nothing'}"
+
+
+def _row(figures: Iterable[float]) -> str:
+    return " ".join(f"{figure:.1f}" for figure in figures)
 
 
 if __name__ == "__main__":
