@@ -1,6 +1,7 @@
 """How long a decision takes, by policy and by the length of the conversation, in milliseconds.
 
-    python -m bench.decide [--slots 40,200,1000] [--rounds 30] [--policies hybrid,priority,...] [--cpu] [--json OUT]
+    python -m bench.decide [--slots 40,200,1000] [--rounds 30] [--seconds 2] [--policies hybrid,priority,...] [--cpu]
+        [--json OUT]
 
 A `decision` is what stands between a counted prompt and its plan: relevance to the prompt, where the policy asks for
 it, then the plan and its check. `warm`: the conversation came by before, and all but the prompt has been read, compared
@@ -12,20 +13,26 @@ gathering, deciding, recall, rendering. `prepared`: the turns before it came by,
 vector of the prompt takes no time. `+ model`: with the model that is installed, and the limit of 150 ms, after which
 what has no vector goes by its words. `new`: nothing of it has been seen.
 
+Each figure is of `--rounds` decisions, or of those that were made within `--seconds`, three at the least: then their
+number stands behind it in brackets, and P99 is the slowest of them. The interpreter is set up as where it serves.
+
 The last line is what embedding a prompt takes. With `--cpu` all times are of the processor, whichever threads they are
 spent in: for a machine that has other things to do as well. Conversations are drawn at random with a fixed seed, and
 cut to half of their size, or to 0.60 of the budget from 0.85; vectors are random around topics, which costs the same
 time as real ones.
 """
 
+import gc
 import json
 import random
+import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import numpy as np
 import typer
@@ -44,6 +51,9 @@ from policies.relevance import Index, relevance
 from policies.types import Clusterer, Context, Kind, Need, Policy, Slot, Window
 from proxy.embeddings import Embedder
 from proxy.embeddings.sentence import SentenceTransformerEmbedder
+from proxy.serving import GARBAGE_FROM, SWITCH_S
+
+T = TypeVar("T")
 
 DECISION, REQUEST = ("warm", "clustered", "cold"), ("prepared", "prepared + model", "new", "new + model")
 _STOPS = ("the", "and", "of", "to", "that", "is", "in", "it", "for", "you", "was", "on", "with", "as", "have", "we")
@@ -64,15 +74,37 @@ class Talk:
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Milliseconds that decisions took."""
+    """Milliseconds that `n` decisions took."""
 
     median: float
     p99: float
+    n: int
 
     @classmethod
     def of(cls, seconds: Sequence[float]) -> "Times":
         """The percentiles of some times in seconds."""
-        return cls(*(float(np.quantile(seconds, q)) * 1e3 for q in (0.5, 0.99)))
+        median, p99 = (float(np.quantile(seconds, q)) * 1e3 for q in (0.5, 0.99))
+        return cls(median, p99, len(seconds))
+
+
+LEAST = 3  # decisions of a figure
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How much is measured for a figure: `rounds`, or as many as begin within `seconds`, but `LEAST` at the least."""
+
+    rounds: int
+    seconds: float
+
+    def spend(self, calls: Iterable[T], free: int = 0) -> Iterator[T]:
+        """As many of the calls as there is time for; `free` of them come before any that count."""
+        end = time.perf_counter() + self.seconds
+        least = free + min(LEAST, self.rounds)
+        for number, call in enumerate(calls):
+            if number >= free + self.rounds or (number >= least and time.perf_counter() > end):
+                return
+            yield call
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +120,7 @@ class Row:
         return {**decision, "request": {state: asdict(times) for state, times in self.request.items()}}
 
 
+@lru_cache(maxsize=64)
 def talk(slots: int, seed: int) -> Talk:
     """A conversation of that many slots, about 65 tokens each and half of it stop words; every eighth a tool group."""
     rng = random.Random(seed)
@@ -157,7 +190,7 @@ def decide(policy: Policy, talk: Talk, index: Index | None, *, dense: bool) -> i
     return len(plan.actions)
 
 
-def warm(policy: Policy, slots: int, rounds: int, clock: Clock, *, prepared: bool = False) -> Times:
+def warm(policy: Policy, slots: int, effort: Effort, clock: Clock, *, prepared: bool = False) -> Times:
     """The same conversation again and again; with `prepared` its clusters are known as well."""
     said = talk(slots, seed=0)
     said = replace(said, window=used(said.window))
@@ -167,31 +200,36 @@ def warm(policy: Policy, slots: int, rounds: int, clock: Clock, *, prepared: boo
         said = replace(said, window=replace(said.window, slots=known))
     index = Index.of(slot.text for slot in said.window.slots[:-1])
     decide(policy, said, index, dense=True)
-    return timed((lambda: decide(policy, said, index, dense=True) for _ in range(rounds)), clock)
+    again = partial(decide, policy, said, index, dense=True)
+    return timed(effort.spend(again for _ in range(effort.rounds)), clock)
 
 
-def cold(policy: Policy, slots: int, rounds: int, clock: Clock) -> Times:
+def cold(policy: Policy, slots: int, effort: Effort, clock: Clock) -> Times:
     """Another conversation each time."""
     decide(policy, talk(slots, seed=0), None, dense=False)  # libraries are loaded at the start, not in a request
-    talks = [talk(slots, seed) for seed in range(1, rounds + 1)]
-    return timed([partial(decide, policy, said, None, dense=False) for said in talks], clock)
+    talks = (talk(slots, seed) for seed in range(1, effort.rounds + 1))
+    return timed((partial(decide, policy, said, None, dense=False) for said in effort.spend(talks)), clock)
 
 
-def decisions(policy: Policy, slots: int, rounds: int, clock: Clock) -> dict[str, Times]:
+def decisions(policy: Policy, slots: int, effort: Effort, clock: Clock) -> dict[str, Times]:
     """A policy's decisions about conversations of a length, by state."""
-    found = {"warm": warm(policy, slots, rounds, clock)}
+    found = {"warm": warm(policy, slots, effort, clock)}
     if isinstance(policy, Clusterer):
-        found["clustered"] = warm(policy, slots, rounds, clock, prepared=True)
-    return found | {"cold": cold(policy, slots, rounds, clock)}
+        found["clustered"] = warm(policy, slots, effort, clock, prepared=True)
+    return found | {"cold": cold(policy, slots, effort, clock)}
 
 
-def requests(policy: Policy, slots: int, rounds: int, model: Embedder | None, clock: Clock) -> dict[str, Times]:
+def requests(policy: Policy, slots: int, effort: Effort, model: Embedder | None, clock: Clock) -> dict[str, Times]:
     """The same for whole requests; the first of each kind is not timed."""
-    talks = [[slot.text for slot in talk(slots, seed).window.slots[1:]] for seed in range(rounds + 1)]
-    found = {"prepared": turns.warm(policy, talks, clock), "new": turns.cold(policy, talks, clock)}
+
+    def talks() -> Iterator[list[str]]:
+        every = ([slot.text for slot in talk(slots, seed).window.slots[1:]] for seed in range(effort.rounds + 1))
+        return effort.spend(every, free=1)
+
+    found = {"prepared": turns.warm(policy, talks(), clock), "new": turns.cold(policy, talks(), clock)}
     if model is not None and policy.needs & {Need.SIMILARITY, Need.VECTORS}:
-        found["prepared + model"] = turns.warm(policy, talks, clock, model)
-        found["new + model"] = turns.cold(policy, talks, clock, model)
+        found["prepared + model"] = turns.warm(policy, talks(), clock, model)
+        found["new + model"] = turns.cold(policy, talks(), clock, model)
     return {state: Times.of(found[state][1:]) for state in REQUEST if state in found}
 
 
@@ -204,10 +242,10 @@ def installed() -> Embedder | None:
     return embedder
 
 
-def embedding(model: Embedder, rounds: int, clock: Clock) -> Times:
+def embedding(model: Embedder, effort: Effort, clock: Clock) -> Times:
     """What embedding one prompt takes."""
-    prompts = [talk(3, seed).prompt for seed in range(rounds)]
-    return timed([partial(model.embed, [prompt]) for prompt in prompts], clock)
+    prompts = [talk(3, seed).prompt for seed in range(effort.rounds)]
+    return timed((partial(model.embed, [prompt]) for prompt in effort.spend(prompts)), clock)
 
 
 def timed(calls: Iterable[Callable[[], object]], clock: Clock) -> Times:
@@ -224,6 +262,7 @@ def timed(calls: Iterable[Callable[[], object]], clock: Clock) -> Times:
 def main(
     slots: Annotated[str, typer.Option(help="lengths of conversations, in slots")] = "40,200,1000",
     rounds: Annotated[int, typer.Option(min=1, help="decisions that are timed, for each figure")] = 30,
+    seconds: Annotated[float, typer.Option(min=0, help="seconds for each figure; fewer decisions, if they do")] = 2.0,
     policies: Annotated[str, typer.Option(help="names of policies; empty: all")] = "",
     cpu: Annotated[bool, typer.Option("--cpu", help="time of the processor instead of the clock on the wall")] = False,
     out: Annotated[Path | None, typer.Option("--json", help="write the figures here too")] = None,
@@ -236,26 +275,50 @@ def main(
     except PolicyError as error:
         raise typer.BadParameter(str(error)) from error
     load()
-    model, clock = installed(), time.process_time if cpu else time.perf_counter
+    model, clock, effort = installed(), time.process_time if cpu else time.perf_counter, Effort(rounds, seconds)
     figures: dict[str, dict[int, Row]] = {}
-    for policy in chosen:
-        for size in sizes:
-            made = Row(decisions(policy, size, rounds, clock), requests(policy, size, rounds, model, clock))
-            figures.setdefault(policy.name, {})[size] = made
+    with served():
+        for policy in chosen:
+            for size in sizes:
+                made = Row(decisions(policy, size, effort, clock), requests(policy, size, effort, model, clock))
+                figures.setdefault(policy.name, {})[size] = made
     console = Console()
     rows = [
         (name if size == sizes[0] else "", size, row) for name, each in figures.items() for size, row in each.items()
     ]
     unit = "ms of the processor" if cpu else "ms"
-    cells = [[name, str(size), *(_cell(row.decision.get(state)) for state in DECISION)] for name, size, row in rows]
+    cells = [
+        [name, str(size), *(_cell(row.decision.get(state), rounds) for state in DECISION)] for name, size, row in rows
+    ]
     show(console, f"{unit} for a decision, P50 / P99", ["policy", "slots", *DECISION], cells)
-    cells = [[name, str(size), *(_cell(row.request.get(state)) for state in REQUEST)] for name, size, row in rows]
+    cells = [
+        [name, str(size), *(_cell(row.request.get(state), rounds) for state in REQUEST)] for name, size, row in rows
+    ]
     show(console, f"{unit} for a whole request, P50 / P99", ["policy", "slots", *REQUEST], cells)
-    prompt = None if model is None else embedding(model, rounds, clock)
-    console.print(f"embedding a prompt: {_cell(prompt)} ms" if prompt else "embedding a prompt: no model installed")
+    with served():
+        prompt = None if model is None else embedding(model, effort, clock)
+    console.print(
+        f"embedding a prompt: {_cell(prompt, rounds)} ms" if prompt else "embedding a prompt: no model installed"
+    )
     if out is not None:
         plain = {name: {size: row.figures() for size, row in by_size.items()} for name, by_size in figures.items()}
         out.write_text(json.dumps(plain, indent=1) + "\n")
+
+
+@contextmanager
+def served() -> Iterator[None]:
+    """The collector of garbage and the turns of threads as they are where it serves."""
+    before, turn_s = gc.get_threshold(), sys.getswitchinterval()
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(GARBAGE_FROM)
+    sys.setswitchinterval(SWITCH_S)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+        gc.unfreeze()
+        sys.setswitchinterval(turn_s)
 
 
 def _sizes(given: str) -> list[int]:
@@ -268,8 +331,10 @@ def _sizes(given: str) -> list[int]:
     return sizes
 
 
-def _cell(times: Times | None) -> str:
-    return "" if times is None else f"{times.median:.1f} / {times.p99:.1f}"
+def _cell(times: Times | None, rounds: int) -> str:
+    if times is None:
+        return ""
+    return f"{times.median:.1f} / {times.p99:.1f}{f' ({times.n})' if times.n < rounds else ''}"
 
 
 if __name__ == "__main__":

@@ -117,7 +117,7 @@ def _timed(files: dict[str, Path], *, full: bool) -> Iterator[Step]:
     if "support" in files:
         arguments = (str(files["support"]), *(() if full else ("--every", "8")))
         yield Step("intent", "bench.quality.intent", arguments, kept=True, alone=True)
-    yield Step("decide", "bench.decide", () if full else ("--rounds", "10"), alone=True)
+    yield Step("decide", "bench.decide", () if full else ("--rounds", "10", "--seconds", "0.3"), alone=True)
     yield Step("hot", "bench.hot", () if full else ("--conversations", "1000"), None, alone=True)
     few = () if full else ("--rounds", "100", "--seconds", "1")
     yield Step("load", "bench.load", few, "--out", markdown=True, alone=True)

@@ -1,14 +1,17 @@
+import gc
 import json
+import sys
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
-from bench.decide import DECISION, REQUEST, app, decide, talk
+from bench.decide import DECISION, LEAST, REQUEST, Effort, app, decide, served, talk
 from bench.turns import Desk, Instant, cut
 from policies.registry import create, names
 from policies.relevance import Index
 from proxy.pipeline.budget import Trigger
+from proxy.serving import GARBAGE_FROM
 
 
 @pytest.mark.parametrize("name", names())
@@ -42,6 +45,38 @@ def test_figures_are_written_by_policy_length_and_state(
     assert tuple(found["hybrid"]["40"]["request"]) == (REQUEST if model else ("prepared", "new"))
     assert 0 < found["hybrid"]["40"]["request"]["new"]["median"] <= found["hybrid"]["40"]["request"]["new"]["p99"]
     assert ("no model installed" in result.output) == (model is None)
+
+
+@pytest.mark.parametrize(
+    ("effort", "free", "spent"),
+    [
+        (Effort(5, 60.0), 0, 5),
+        (Effort(5, 60.0), 1, 6),
+        (Effort(5, 0.0), 0, LEAST),
+        (Effort(5, 0.0), 1, LEAST + 1),
+        (Effort(2, 0.0), 0, 2),
+    ],
+    ids=["all", "and one before", "no time", "no time, and one before", "fewer than the least"],
+)
+def test_a_figure_is_of_as_many_as_there_is_time_for(effort: Effort, free: int, spent: int) -> None:
+    assert [*effort.spend(iter(range(100)), free)] == [*range(spent)]
+
+
+def test_a_figure_of_fewer_decisions_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bench.decide.installed", lambda: None)
+    out = tmp_path / "times.json"
+    args = ["--slots", "12", "--rounds", "9", "--seconds", "0", "--policies", "fifo", "--json", str(out)]
+    result = CliRunner().invoke(app, args)
+    assert result.exit_code == 0, result.output
+    assert "(3)" in result.output
+    assert json.loads(out.read_text())["fifo"]["12"]["request"]["new"]["n"] == 3
+
+
+def test_the_interpreter_is_left_as_it_was() -> None:
+    before = gc.get_threshold(), sys.getswitchinterval()
+    with served():
+        assert (gc.get_threshold()[0], gc.get_freeze_count() > 0) == (GARBAGE_FROM, True)
+    assert (gc.get_threshold(), sys.getswitchinterval()) == before
 
 
 @pytest.mark.parametrize("slots", [12, 41, 200])
