@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+from collections import deque
 from typing import Any, ClassVar, cast
 
 import httptools
@@ -35,7 +36,7 @@ class BoundedHeads(HttpToolsProtocol):
         self._unread = 0
         self._deaf = False  # nothing that comes is read any more
         self._open = True  # a head is waited for, or is not complete
-        self._clients: list[Client] = []
+        self._clients: deque[Client] = deque()  # answered in turn
         self._data = b""  # what is being parsed
         self._again = b""  # what has to be parsed once more, its head without the wish for an upgrade
         self._wished = False  # the head that is being parsed wishes for an upgrade
@@ -94,7 +95,9 @@ class BoundedHeads(HttpToolsProtocol):
             super().on_headers_complete()
             client = Client(self.cycle, self.flow)
             cast("dict[str, Any]", self.scope)[SCOPE] = client
-            self._clients = [*(each for each in self._clients if not each.answered), client]
+            while self._clients and self._clients[0].answered:
+                self._clients.popleft()
+            self._clients.append(client)
 
     def on_body(self, body: bytes) -> None:
         """A piece of a body is there."""
