@@ -1,6 +1,9 @@
 """The soak and its relatives, for a few seconds: whole, equal streams, and nothing left behind."""
 
+import pytest
+
 from bench import aborts, slow_streams, soak
+from bench.served import Memory, Vitals
 from bench.streams import FAULTS, Got, Stream, judge
 
 
@@ -16,6 +19,10 @@ async def test_streams_stay_whole_and_nothing_stays_open_among_faults() -> None:
     assert report.after.requests == 0
     assert report.after.tasks <= report.before.tasks + 1
     assert report.after.fds <= report.before.fds + 16, "idle connections to the upstream are kept for a while"
+    assert report.overfull() == []
+    assert {"messages", "requests", "decisions", "state", "plans"} <= set(report.after.memories)
+    assert report.after.memories["decisions"].held > report.before.memories["decisions"].held
+    assert any(line.startswith("  decisions ") for line in soak.told(report))
 
 
 async def test_the_upstream_hears_of_clients_that_leave() -> None:
@@ -44,3 +51,34 @@ def test_a_wrong_answer_is_noticed() -> None:
     for fault in FAULTS:
         stream = Stream(seed=1, chunks=5, fault=fault)
         assert judge(stream, Got(200, b"something else", True)) is not None
+
+
+def ran(*rss_mb: float, held: float = 1.0) -> soak.Report:
+    """A report of a soak in which the process had so much memory, at times that are equally far apart."""
+    return soak.Report(samples=[Vitals(rss, 9, 4, 0, {"plans": Memory(held, 2.0)}) for rss in rss_mb])
+
+
+@pytest.mark.parametrize(
+    ("rss_mb", "grown"),
+    [
+        pytest.param([100.0] * 50, False, id="flat"),
+        pytest.param([100.0] * 10 + [300.0] * 40, False, id="filled in the first fifth"),
+        pytest.param([300.0] * 40 + [310.0] * 10, False, id="10 MB more"),
+        pytest.param([300.0] * 40 + [310.1] * 10, True, id="more than 10 MB more"),
+        pytest.param([900.0] * 40 + [918.0] * 10, False, id="2 % more of much"),
+        pytest.param([900.0] * 40 + [918.1] * 10, True, id="more than 2 % of much"),
+        pytest.param([300.0 + n for n in range(50)], True, id="slowly, all the time"),
+        pytest.param([300.0] * 20 + [900.0] + [300.0] * 29, False, id="a moment's peak"),
+        pytest.param([300.0, 300.0, 900.0], True, id="few samples"),
+        pytest.param([300.0, 900.0], False, id="too few to tell"),
+    ],
+)
+def test_memory_that_grows_is_noticed(rss_mb: list[float], grown: bool) -> None:
+    assert ran(*rss_mb).grown() is grown
+
+
+def test_a_memory_over_its_bound_is_noticed() -> None:
+    report = ran(1.0, 1.0, held=2.0)
+    assert report.overfull() == []
+    report.samples += ran(1.0, held=2.1).samples + ran(1.0).samples
+    assert report.overfull() == ["plans"]
