@@ -31,9 +31,10 @@ def _free(slot: Slot) -> bool:
 
 
 def _fitting(late: Sequence[Slot], slots: Sequence[Slot], room: int) -> frozenset[str]:
-    worth = standing(slots)
+    small = {slot.id: slot for slot in late if slot.tokens <= room}
+    worth = standing(slots, small)
     kept = set()
-    for slot in sorted(late, key=lambda slot: (-worth[slot.id] / slot.tokens**SIZE, -slot.turn)):
+    for slot in sorted(small.values(), key=lambda slot: (-worth[slot.id] / slot.tokens**SIZE, -slot.turn)):
         if slot.tokens <= room:
             kept.add(slot.id)
             room -= slot.tokens

@@ -37,7 +37,7 @@ def test_what_is_still_spoken_of_stands_above_what_is_newer_and_is_not() -> None
         slot("newer", text="found reservation 4WQ150"),
         slot("latest", text="now book ZFA04Y"),
     ]
-    worth = standing(slots)
+    worth = standing(slots, {one.id for one in slots})
     assert worth["spoken"] > worth["newer"] > worth["old"]
     assert worth["spoken"] > worth["latest"], "a slot's own identifiers are no use of it"
 
@@ -46,5 +46,6 @@ def test_what_everything_names_tells_little() -> None:
     slots = [slot(f"m{n}", text="in src/app.py") for n in range(20)]
     slots[3] = slot("m3", text="in src/app.py, see docs/notes.md")
     slots[19] = slot("m19", text="in src/app.py, see docs/notes.md")
-    worth = standing(slots)
+    worth = standing(slots, {"m3", "m4", "m19"})
+    assert worth.keys() == {"m3", "m4", "m19"}
     assert max(worth, key=lambda id_: worth[id_]) == "m3"
