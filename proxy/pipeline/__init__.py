@@ -244,14 +244,17 @@ class Pipeline:
                     reading.chat.messages,
                     dense=trimming.dense,
                     only=only,
-                    spent_s=outcome.stages.spent_s,
+                    spent_s=outcome.stages.spent_s - outcome.held_ms / 1000,
                     meanwhile=partial(said, reading.chat) if Need.USES in incoming.trimmer.needs else None,
                 )
                 if why is None:
                     some = gathered
                     why = await self._aside(len(incoming.body), lambda: trimming.early(before, prompt, some))
                     if why is not None:
-                        gathered = await self._gatherer.gather(reading.chat.messages, dense=trimming.dense)
+                        spent_s = outcome.stages.spent_s - outcome.held_ms / 1000
+                        gathered = await self._gatherer.gather(
+                            reading.chat.messages, dense=trimming.dense, spent_s=spent_s
+                        )
             outcome.gathered = gathered.report
             outcome.prepared = "parts" if gathered.prepared else outcome.prepared
             if why is not None:

@@ -32,6 +32,7 @@ class Stages:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
+        self._began = clock()
         self.ms: dict[str, float] = {}
 
     def stage(self, name: str) -> "_Stage":
@@ -44,8 +45,8 @@ class Stages:
 
     @property
     def spent_s(self) -> float:
-        """Seconds spent so far, in the stages that have ended."""
-        return sum(self.ms.values()) / 1000
+        """Seconds that have passed since it began, between stages too."""
+        return self._clock() - self._began
 
     def report(self) -> dict[str, float]:
         """The stages and their total, rounded to microseconds."""
