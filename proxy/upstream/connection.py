@@ -14,6 +14,7 @@ Fields = list[tuple[bytes, bytes]]
 
 _HEAD_LIMIT = 1 << 20  # bytes of an answer's head, interim ones together with it
 _AHEAD = 1 << 18  # bytes that are kept for a reader that is slower than the upstream
+_COPIED = 1 << 16  # bytes; what is larger is worth a call that takes both as they are
 _SWITCHING = 101
 _BODILESS = (204, 304)  # to other methods than HEAD and CONNECT, which are not asked here
 
@@ -147,10 +148,10 @@ class Connection(asyncio.Protocol):
     async def ask(self, head: bytes, body: bytes) -> None:
         """Send a request; returns once `status` and `headers` of its answer are there. Raises httpx.TransportError."""
         self._reset()
-        if body:
-            self._transport.writelines((head, body))
+        if len(body) <= _COPIED:
+            self._transport.write(head + body)
         else:
-            self._transport.write(head)
+            self._transport.writelines((head, body))
         while not self._told:
             await self._wait()
 
