@@ -141,7 +141,7 @@ class Upstream:
         self._pool = None
         if not proxied(self._origin.scheme, where.host, where.port):
             self._pool = Pool(
-                where.host,
+                self._origin.raw_host.decode("ascii"),
                 where.port,
                 tls if self._origin.scheme == "https" else None,
                 connect_s=connect_s,
