@@ -41,7 +41,7 @@ class SemanticCluster:
         if window.used <= target:
             return Plan(self.name)
         free = room(window, target)
-        clusters = self._clusters(free, target, context, self.max_clusters)
+        clusters = self._clusters(free, target, context, self.max_clusters, quick=True)
         newer = _newer(free, clusters)
         reserve = affordable(int(self.summaries * free.tokens), context.summary_tokens)
         groups = list(units(window, free.candidates))
@@ -60,10 +60,10 @@ class SemanticCluster:
 
     def clusters(self, window: Window, target: int, context: Context) -> Mapping[str, int]:
         """The clusters of the slots that may go, as many as fit: `max_clusters` is for those that are waited for."""
-        return self._clusters(room(window, target), target, context, AHEAD)
+        return self._clusters(room(window, target), target, context, AHEAD, quick=False)
 
-    def _clusters(self, free: Room, target: int, context: Context, at_most: int) -> dict[str, int]:
-        return clustered(free.candidates, wanted(free.candidates, target, at_most), context.vectors)
+    def _clusters(self, free: Room, target: int, context: Context, at_most: int, *, quick: bool) -> dict[str, int]:
+        return clustered(free.candidates, wanted(free.candidates, target, at_most), context.vectors, quick=quick)
 
 
 def _newer(free: Room, clusters: dict[str, int]) -> dict[str, int]:
