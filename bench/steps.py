@@ -125,10 +125,10 @@ def _timed(files: dict[str, Path], *, full: bool) -> Iterator[Step]:
 
 def _answers(support: Path | None, url: str, model: str, *, full: bool) -> Iterator[Step]:
     where = ("--model-url", url, "--model", model)
-    made = _flags(("planted", "messages", "facts"), ("20", "60", "6") if full else ("4", "60", "6"))
+    made = _flags(("planted", "messages", "facts"), ("10", "60", "6") if full else ("3", "60", "6"))
     yield Step("answers-planted", "bench.quality.answers", (*made, *where), kept=True)
     if support is not None:
-        slices = (str(support), "--every", "4" if full else "40")
+        slices = (str(support), "--every", "20" if full else "40")
         yield Step("answers-support", "bench.quality.answers", (*slices, *where), kept=True)
 
 
