@@ -6,13 +6,14 @@ from collections import deque
 from typing import Any, ClassVar, cast
 
 import httptools
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from proxy.http import headers, upgrades
 from proxy.http.answers import error_response
 from proxy.http.client import SCOPE, Client
 from proxy.http.joining import Joining
 
+MOST_WAITING = 100  # requests behind the one that is being answered, on one connection
 LINGER_S = 2.0  # what a client still sends is read for so long: an end amid it would take the answer away with it
 
 
@@ -91,6 +92,8 @@ class BoundedHeads(HttpToolsProtocol):
             self._refuse_head()
         elif headers.tokens(self.headers, b"transfer-encoding") not in ([], [b"chunked"]):
             self._refuse(501, "transfer_coding_unsupported", "transfer-encoding: must be chunked, and nothing else")
+        elif len(self.pipeline) >= MOST_WAITING:
+            self._end_behind(self.cycle)  # the client sends again what was not begun (RFC 9112, section 9.3.2)
         if not self._deaf:
             super().on_headers_complete()
             client = Client(self.cycle, self.flow)
@@ -141,8 +144,8 @@ class BoundedHeads(HttpToolsProtocol):
         self._settle()
         cycle = self.cycle
         if cycle is not None and not cycle.response_complete:
-            if not cycle.more_body:  # what was asked for stands, and only what follows it does not
-                cycle.keep_alive = False
+            if not cycle.more_body:
+                self._end_behind(cycle)
                 return
             if cycle.response_started or self.pipeline:
                 self.transport.close()
@@ -157,6 +160,12 @@ class BoundedHeads(HttpToolsProtocol):
             self.transport.write_eof()
         self.flow.resume_reading()
         self._rest = self.loop.call_later(LINGER_S, self.transport.close)
+
+    def _end_behind(self, cycle: RequestResponseCycle) -> None:
+        """End the connection when this request is answered: it stands, and what follows it does not."""
+        self._deaf = True
+        self._settle()
+        cycle.keep_alive = False
 
     def _wait(self) -> None:
         if self._late is None and not self._deaf:
