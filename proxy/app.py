@@ -269,7 +269,7 @@ async def opened(
         few = Bounds.of(config.server.memory_bytes // PREVIEWS)
         trying = Pipeline(windows, embeddings=local, wait_s=config.embeddings.wait_ms / 1000, bounds=few)
         vitals.remember({"previews": lambda: together(trying.memories)})
-        for part in (pipeline, conversing[0], preparation, ratings, store, audit):
+        for part in (pipeline, conversing[0], preparation, ratings, embeddings, store, audit):
             vitals.remember(part.memories)
         server = config.server
         preview = Preview(

@@ -8,7 +8,6 @@ import asyncio
 import atexit
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
@@ -23,13 +22,16 @@ from numpy.typing import NDArray
 
 from proxy.embeddings.batches import Pace, batch
 from proxy.embeddings.stats import Stats as Stats
+from proxy.embeddings.waiting import Texts
 from proxy.guard import Faults
+from proxy.memories import Held, Memories
 from proxy.wire.memo import Memo
 
 Vectors = NDArray[np.float16]
 """The unit vectors of a text's pieces, one a row: half precision, which moves a cosine by less than 0.001."""
 
 LONGEST_PAUSE_S = 300.0
+QUEUE_BYTES = 32 * 2**20  # the most that texts take which are to be prepared
 QUIET_S, QUIETEST_S = 0.05, 1.0  # a request goes on without what is late: for so long it has the processor to itself
 
 _log = structlog.get_logger("trimtab")
@@ -102,8 +104,7 @@ class Embeddings:
         self._size = queue
         self._clock = clock
         self._change = threading.Condition()
-        self._urgent: OrderedDict[bytes, str] = OrderedDict()
-        self._later: OrderedDict[bytes, str] = OrderedDict()
+        self._urgent, self._later = Texts(), Texts()
         self._busy: frozenset[bytes] = frozenset()
         self._waiters: list[_Waiter] = []
         self._preparing: list[_Waiter] = []
@@ -167,6 +168,12 @@ class Embeddings:
         then()
 
     @property
+    def memories(self) -> Memories:
+        """What it remembers, and what waits."""
+        texts = self._later
+        return {"vectors": self._known.held, "texts": lambda: Held(len(texts), texts.bytes, QUEUE_BYTES)}
+
+    @property
     def stats(self) -> Stats:
         """How it has been doing."""
         with self._change:
@@ -205,7 +212,6 @@ class Embeddings:
                     continue
                 self._later.pop(each, None)
                 self._urgent[each] = text
-                self._urgent.move_to_end(each)
             self._wake()
             return waiter
 
@@ -224,9 +230,9 @@ class Embeddings:
         for each, text in wanted.items():
             if each not in self._busy and self._known.get(each) is None:
                 self._later[each] = text
-                self._later.move_to_end(each)
-        while len(self._later) > self._size:
-            dropped, _ = self._later.popitem(last=False)
+        while len(self._later) > self._size or self._later.bytes > QUEUE_BYTES:
+            dropped = self._later.oldest()
+            del self._later[dropped]
             self._stats = replace(self._stats, dropped=self._stats.dropped + 1)
             self._tell([dropped], self._preparing)
         if self._later:

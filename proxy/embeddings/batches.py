@@ -4,6 +4,8 @@ from collections import OrderedDict
 from collections.abc import Collection
 from itertools import islice
 
+from proxy.embeddings.waiting import Texts
+
 BATCH_TEXTS, BATCH_CHARACTERS = 16, 32_768
 SLICE_S = 0.05  # what comes in between waits no longer than for a batch of this
 LOOK = 64  # texts, the newest first, among which those are sought that fit
@@ -62,7 +64,9 @@ _LEAST_SPREAD = 1e-3  # of sizes, below which they tell nothing of what a charac
 _MARGIN = 1.25  # a call may take longer than the last ones did
 
 
-def batch(waiting: OrderedDict[bytes, str], pace: Pace, left_s: float | None, alone: Collection[bytes]) -> list[bytes]:
+def batch(
+    waiting: OrderedDict[bytes, str] | Texts, pace: Pace, left_s: float | None, alone: Collection[bytes]
+) -> list[bytes]:
     """The keys of the next texts out of those that are `waiting`, the newest last: none where none would be in time.
 
     `left_s` are the seconds after which nobody waits for them any more, None where nobody does. Those that are to

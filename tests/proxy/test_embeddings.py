@@ -173,6 +173,23 @@ def test_the_queue_is_bounded_and_the_oldest_make_room() -> None:
     assert sorted(embedder.texts) == ["busy", "d", "e", "f"]
 
 
+def test_texts_that_wait_are_bounded_in_bytes_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("proxy.embeddings.QUEUE_BYTES", 50_000)
+    embedder = Letters()
+    embedder.gate.clear()
+    with running(embedder) as embeddings:
+        embeddings.prepare(texts("busy"))
+        assert embedder.started.wait(LONG)
+        embeddings.prepare(texts(*(letter * 10_000 for letter in "abcdefgh")))
+        assert 30_000 < embeddings.memories["texts"]().bytes <= 50_000
+        assert embeddings.stats.dropped == 4
+        embedder.gate.set()
+        until(lambda: len(embedder.texts) == 5)
+
+    assert sorted(text[0] for text in embedder.texts) == ["b", "e", "f", "g", "h"]
+    assert embeddings.memories["texts"]().bytes == 0
+
+
 def test_the_cache_is_bounded_in_bytes() -> None:
     with running(Letters(), cache_bytes=20_000) as embeddings:
         wanted = texts(*(f"text {i}" for i in range(200)))

@@ -49,7 +49,7 @@ async def test_what_is_remembered_stays_within_what_may_be(start: Start) -> None
     found = await told(start, "", 40)
 
     assert set(found) == {"bytes", "limit_bytes", "entries"}
-    apart = {"backlog", "audit", "audit_queue"}
+    apart = {"vectors", "texts", "backlog", "audit", "audit_queue"}
     assert set(found["bytes"]) == {*(each.name for each in fields(Bounds)), "previews", *apart}
     assert sum(most for name, most in found["limit_bytes"].items() if name not in apart) <= 16 * MB
     assert [name for name, held in found["bytes"].items() if held > found["limit_bytes"][name]] == []
