@@ -19,7 +19,8 @@ from proxy.wire.grouping import Group
 
 PLAINLY = 0.72  # how plainly a prompt points back that gets all that a note may take, while no other is live
 MORE = 0.1  # how much more it takes once notes have all of the share
-NARROW = 0.22  # as much below that, a prompt gets nothing
+NARROW = 0.37  # as much below that, a prompt gets nothing; between, its part grows as the square
+WORTH = 60  # tokens: a smaller note for such a prompt says little, and takes the room of others
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,12 +56,16 @@ def part(live: int, share_tokens: int, plain: float, *, whole: bool = False) -> 
     """Tokens that a note is worth to a prompt that points back `plain`ly (see `pointing.strength`), 0 and more.
 
     It is at most half of what `live` notes have left of the share: the more they have taken, the more plainly a prompt
-    has to point back, and one that does so less gets less. Or up to the `whole` of it: where no cache is at stake, a
-    cut can make room for the next note.
+    has to point back, and one that does so less gets less: a few messages where the share is large, and nothing where
+    that would be a piece of one. Or up to the `whole` of it: where no cache is at stake, a cut can make room for the
+    next note.
     """
+    most = max(0, share_tokens - live) / (1 if whole else 2)
     bar = PLAINLY + MORE * live / max(share_tokens, 1)
-    left = (share_tokens - live) / (1 if whole else 2)
-    return max(0, int(left * min(1.0, max(0.0, 1 + (plain - bar) / NARROW))))
+    less = int(most * max(0.0, 1 + (plain - bar) / NARROW) ** 2)
+    if plain >= bar:
+        return int(most)
+    return less if less >= WORTH else 0
 
 
 def taken(prompt: Prompt) -> int:

@@ -8,7 +8,7 @@ from proxy.conversations.ledger import Ledger
 from proxy.conversations.notes import Note, Quote
 from proxy.conversations.placed import Placed
 from proxy.pipeline.prompt import Prompt
-from proxy.recall.recalling import NARROW, PLAINLY, forgotten, limit, share, wanted, without_recall
+from proxy.recall.recalling import MORE, NARROW, PLAINLY, forgotten, limit, share, wanted, without_recall
 from proxy.wire import grouping
 from tests.proxy.dialogues import Message, assistant, body, call, route, system, user
 
@@ -24,8 +24,10 @@ def prompt(used: int, *notes: int) -> Prompt:
         pytest.param((), 1.0, False, 450, id="half for a prompt that points back"),
         pytest.param((300,), 1.0, False, 300, id="half of what is left"),
         pytest.param((), PLAINLY - NARROW, False, 0, id="nothing for one that goes on"),
-        pytest.param((), PLAINLY - NARROW / 2, False, 225, id="less where it is less plain"),
-        pytest.param((450,), PLAINLY, False, 173, id="less once half is taken"),
+        pytest.param((), PLAINLY - NARROW / 2, False, 112, id="less where it is less plain"),
+        pytest.param((), PLAINLY - NARROW * 0.7, False, 0, id="nothing where that is too little to say anything"),
+        pytest.param((850,), PLAINLY + MORE, False, 25, id="little where there is little, and it is plain"),
+        pytest.param((450,), PLAINLY, False, 168, id="less once half is taken"),
         pytest.param((300,), 0.0, True, 600, id="all for one that nothing follows on"),
         pytest.param((900, 50), 1.0, False, 0, id="nothing where all is taken"),
     ],
@@ -39,7 +41,7 @@ def test_how_large_a_note_may_be(live: tuple[int, ...], plain: float, last: bool
     [
         pytest.param((), 1.0, 900, id="all for a prompt that points back"),
         pytest.param((300,), 1.0, 600, id="all that is left"),
-        pytest.param((), PLAINLY - NARROW / 2, 450, id="less where it is less plain"),
+        pytest.param((), PLAINLY - NARROW / 2, 224, id="less where it is less plain"),
         pytest.param((), PLAINLY - NARROW, 0, id="nothing for one that goes on"),
     ],
 )
