@@ -43,8 +43,8 @@ KNOWN: Mapping[str, Peer] = {
             "nginx.conf": "daemon off; pid nginx.pid; error_log stderr; worker_processes 1;\n"
             "events { worker_connections 1024; }\n"
             "http {\n"
-            "  access_log off; client_max_body_size 64m; client_body_buffer_size 2m;\n"
-            "  upstream bench { server 127.0.0.1:{upstream}; keepalive 128; }\n"
+            "  access_log off; client_max_body_size 64m; client_body_buffer_size 2m; keepalive_requests 100000000;\n"
+            "  upstream bench { server 127.0.0.1:{upstream}; keepalive 128; keepalive_requests 100000000; }\n"
             "  server { listen 127.0.0.1:{port}; location / {\n"
             '    proxy_pass http://bench; proxy_http_version 1.1; proxy_set_header Connection "";\n'
             "    proxy_buffering off; proxy_request_buffering off;\n"
