@@ -85,7 +85,7 @@ class Hybrid:
         value = {slot.id: _value(unit, worth, free.tokens) for unit in groups for slot in unit}
         ranked = sorted(groups, key=lambda unit: (-value[unit[0].id], -unit[-1].turn))
         latest = frozenset({clusters[slot.id]: slot.id for slot in free.candidates if clusters}.values())
-        newest = [unit for unit in ranked if any(slot.id in latest for slot in unit)]
+        newest = [unit for unit in ranked if any([slot.id in latest for slot in unit])]
         kept = select(newest, share)
         taken = sum(slot.tokens for slot in free.candidates if slot.id in kept)
         kept |= select((unit for unit in ranked if unit[0].id not in kept), tokens - taken)
@@ -113,4 +113,7 @@ class Hybrid:
 
 def _value(unit: Unit, worth: Mapping[str, float], tokens: int) -> float:
     """The relevance of the best in a unit, less what its size takes from others."""
+    if len(unit) == 1:
+        (slot,) = unit
+        return worth[slot.id] - SIZE * slot.tokens / max(tokens, 1)
     return max(worth[slot.id] for slot in unit) - SIZE * sum(slot.tokens for slot in unit) / max(tokens, 1)
