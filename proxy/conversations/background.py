@@ -55,7 +55,7 @@ def _nothing(wanted: Wanted) -> None:
 class Background:
     """A queue of at most `size` conversations' work; safe to use from any thread.
 
-    What waits and what is parked, which keep requests in memory, come to at most `max_bytes` together. The thread
+    What waits, what is parked and what runs keep requests in memory, of at most `max_bytes` together. The thread
     starts with the first work and does not keep the process alive. Raises ValueError for a bound below 1.
     """
 
@@ -87,7 +87,7 @@ class Background:
                 waiting=len(self._waiting),
                 busy=busy,
                 held=busy + len(self._parked),
-                bytes=self._bytes + (self._running[1].size if self._running is not None else 0),
+                bytes=self._bytes,
             )
 
     def held(self) -> Held:
@@ -135,7 +135,7 @@ class Background:
             self._outrun += len(self._waiting) + len(self._parked)
             self._waiting.clear()
             self._parked.clear()
-            self._bytes = 0
+            self._bytes = self._running[1].size if self._running is not None else 0
             if self._running is not None:
                 self._running[1].wanted = False
             self._change.notify()
@@ -151,8 +151,8 @@ class Background:
         self._bytes += job.size
         while len(queue) > self._size:
             self._drop(queue)
-        while self._bytes > self.max_bytes:
-            self._drop(self._parked or self._waiting)
+        while self._bytes > self.max_bytes and (others := self._parked or self._waiting):
+            self._drop(others)
 
     def _drop(self, queue: OrderedDict[bytes, _Job]) -> None:
         self._remove(queue, next(iter(queue)))
@@ -178,15 +178,15 @@ class Background:
     def _next(self) -> _Job | None:
         """The work that has waited longest; None once closed."""
         with self._change:
+            if self._running is not None:
+                self._bytes -= self._running[1].size
             self._running = None
             while not self._waiting and not self._closed:
                 self._change.wait()
             if self._closed:
                 return None
-            conversation, job = self._waiting.popitem(last=False)
-            self._bytes -= job.size
-            self._running = (conversation, job)
-            return job
+            self._running = self._waiting.popitem(last=False)
+            return self._running[1]
 
     def _run(self) -> None:
         with suppress(OSError, AttributeError):  # Linux gives each thread a priority; elsewhere it stays as it is

@@ -29,11 +29,11 @@ def make() -> Iterator[Callable[..., Background]]:
 class Busy:
     """Work that holds the thread until it is let go."""
 
-    def __init__(self, queue: Background, conversation: bytes = b"busy") -> None:
+    def __init__(self, queue: Background, conversation: bytes = b"busy", size: int = 0) -> None:
         self.started = threading.Event()
         self.go = threading.Event()
         self.wanted: Wanted = lambda: True
-        queue.put(conversation, self)
+        queue.put(conversation, self, size)
         assert self.started.wait(SOON)
 
     def __call__(self, wanted: Wanted) -> None:
@@ -203,25 +203,28 @@ def test_a_queue_of_nothing_is_refused() -> None:
         Background(size=0)
 
 
-def test_what_waits_and_what_is_parked_keeps_so_many_bytes_at_the_most(make: Callable[..., Background]) -> None:
+def test_all_work_that_there_is_keeps_so_many_bytes_at_the_most(make: Callable[..., Background]) -> None:
     queue = make(max_bytes=1000)
     done: list[str] = []
-    busy = Busy(queue)
-    queue.park(b"p", note(done, "p"), 400)
+    busy = Busy(queue, size=100)
+    queue.park(b"p", note(done, "p"), 300)
     queue.put(b"a", note(done, "a"), 300)
     queue.put(b"b", note(done, "b"), 300)
     assert (queue.counts.bytes, queue.counts.held) == (1000, 4)
     queue.put(b"c", note(done, "c"), 300)
-    assert (queue.counts.bytes, queue.counts.dropped) == (900, 1), "what is parked makes room first"
+    assert (queue.counts.bytes, queue.counts.dropped) == (1000, 1), "what is parked makes room first"
     queue.put(b"c", note(done, "c again"), 300)
     queue.put(b"d", note(done, "d"), 500)
-    queue.put(b"e", note(done, "e"), 1001)
+    assert (queue.counts.bytes, queue.counts.dropped) == (900, 3), "then what has waited longest"
+    queue.put(b"e", note(done, "e"), 1000)
+    assert (queue.counts.bytes, queue.counts.held) == (100, 1), "what is too much by itself is not kept"
     queue.put(b"f", note(done, "f"), 10)
     queue.resume(b"p")
     busy.go.set()
     finish(queue)
 
     assert done == ["f"]
+    finish(queue)
     assert queue.counts.bytes == 0
     with pytest.raises(ValueError, match="max_bytes: must be at least 1, got 0"):
         Background(max_bytes=0)
