@@ -17,7 +17,7 @@ MARK = "123456"  # as long as any
 HEAD = 7  # tokens: the least that the line above a quote takes
 JOINT = 3  # tokens between two quotes of a message
 LEAST = 4  # tokens: what is left of a note's room below that is not worth a quote
-SHARE, SMALL = 0.5, 160  # of a note's room, or so many tokens: a message that takes more is quoted in part
+SHARE, SMALL = 0.5, 200  # of a note's room, or so many tokens: a message that takes more is quoted in part
 PASSED_OVER = 8  # messages, the most relevant first, that find no room before the search for smaller ones ends
 
 
