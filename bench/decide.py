@@ -40,6 +40,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from bench import turns
+from bench.progress import bar
 from bench.tables import show
 from bench.turns import DIMENSIONS, TOPICS, Clock
 from policies import registry
@@ -277,11 +278,12 @@ def main(
     load()
     model, clock, effort = installed(), time.process_time if cpu else time.perf_counter, Effort(rounds, seconds)
     figures: dict[str, dict[int, Row]] = {}
-    with served():
+    with served(), bar("decisions", len(chosen) * len(sizes)) as advance:
         for policy in chosen:
             for size in sizes:
                 made = Row(decisions(policy, size, effort, clock), requests(policy, size, effort, model, clock))
                 figures.setdefault(policy.name, {})[size] = made
+                advance()
     console = Console()
     rows = [
         (name if size == sizes[0] else "", size, row) for name, each in figures.items() for size, row in each.items()

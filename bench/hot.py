@@ -21,6 +21,7 @@ import time
 from itertools import accumulate
 from pathlib import Path
 
+from bench.progress import bar
 from policies import registry
 from proxy.conversations import Conversations
 from proxy.pipeline import Pipeline, aside
@@ -118,10 +119,12 @@ async def many(conversations: int) -> None:
     through = route(3_400)
     before = resident_mb()
     start = time.perf_counter()
-    for number in range(conversations):
-        messages = talk(100, number, size=12)
-        for length in (98, 100):
-            await worker.send(through, body(messages[:length]))
+    with bar("conversations", conversations) as advance:
+        for number in range(conversations):
+            messages = talk(100, number, size=12)
+            for length in (98, 100):
+                await worker.send(through, body(messages[:length]))
+            advance()
     took = time.perf_counter() - start
     now = resident_mb()
     print(f"{conversations} conversations of 100 messages in {took:.0f} s: {before:.0f} MB before, {now:.0f} MB after")

@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 import uvloop
 from rich.console import Console
-from rich.progress import track
 from rich.table import Table
 
 from bench.load import measuring, servers
@@ -17,6 +16,7 @@ from bench.load.measuring import Row
 from bench.load.peers import KNOWN, named
 from bench.load.requests import HYBRID, LOADS, TRIMMED_BY_HYBRID
 from bench.load.servers import DIRECT, OURS, Server
+from bench.progress import bar
 
 COLUMNS = {
     "p50_ms": "P50 ms",
@@ -33,13 +33,17 @@ async def measure(
 ) -> dict[str, dict[str, Row]]:
     """Every figure, by row and server."""
     rows: dict[str, dict[str, Row]] = {}
-    for asked in track((*LOADS, TRIMMED_BY_HYBRID) if hybrid else LOADS, "measuring", transient=True):
-        if only in asked.name:
+    asked_for = [asked for asked in ((*LOADS, TRIMMED_BY_HYBRID) if hybrid else LOADS) if only in asked.name]
+    with bar("rows", len(asked_for) + 2 * bool(streams and only in "streams")) as advance:
+        for asked in asked_for:
             some = rounds if asked.size < 100_000 else max(20, rounds // 4)
             rows[asked.name] = await measuring.load(running, asked, some, seconds)
-    if streams and only in "streams":
-        rows |= await measuring.streams(running, max(5, rounds // 50), 1)
-        rows |= await measuring.streams(running, 2, streams)
+            advance()
+        if streams and only in "streams":
+            rows |= await measuring.streams(running, max(5, rounds // 50), 1)
+            advance()
+            rows |= await measuring.streams(running, 2, streams)
+            advance()
     return rows
 
 
