@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 _DEPTH = 40  # nested deeper than this, a type is `any`: no model is given such a schema, and the stack has an end
+_COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))  # json.dumps makes one each time
 
 Json = Mapping[str, Any]
 
@@ -47,7 +48,7 @@ def response_schema(response_format: Any) -> tuple[str, ...]:
 def plain(value: Any) -> str:
     """`value` as compact JSON, a mere mention of it where that cannot be written; never raises."""
     try:
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        return _COMPACT.encode(value)
     except (RecursionError, TypeError, ValueError):
         return f"<{type(value).__name__}>"
 
