@@ -39,7 +39,8 @@ class Memo(Generic[V]):
 
     def held(self) -> Held:
         """How much it holds."""
-        return Held(len(self._entries), self._bytes, self._max_bytes)
+        with self._lock:  # while a value is put, there may be more for a moment
+            return Held(len(self._entries), self._bytes, self._max_bytes)
 
     def get(self, key: Hashable) -> V | None:
         """The value kept under `key`, now the most recently used; None if there is none."""
