@@ -85,7 +85,7 @@ class Hybrid:
         value = {slot.id: _value(unit, worth, free.tokens) for unit in groups for slot in unit}
         ranked = sorted(groups, key=lambda unit: (-value[unit[0].id], -unit[-1].turn))
         latest = frozenset({clusters[slot.id]: slot.id for slot in free.candidates if clusters}.values())
-        newest = [unit for unit in ranked if any([slot.id in latest for slot in unit])]
+        newest = [unit for unit in ranked if any(slot.id in latest for slot in unit)]
         kept = select(newest, share)
         taken = sum(slot.tokens for slot in free.candidates if slot.id in kept)
         kept |= select((unit for unit in ranked if unit[0].id not in kept), tokens - taken)
