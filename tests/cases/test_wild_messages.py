@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from policies.clear_tool_results import ClearToolResults
 from tests.cases.shapes import calls, result
 from tests.fakes.upstream import FakeUpstream
 from tests.proxy.dialogues import Message, assistant, system, user, words
@@ -263,7 +264,7 @@ async def test_what_is_sent_is_no_worse_than_what_came(
 
 def _shortened(asked: list[Any], sent: list[Any]) -> frozenset[int]:
     """Messages that came shorter, by what is left in their place."""
-    marks = ("left out here to fit the context window", "tool result removed", "cleared")
+    marks = ("left out here to fit the context window", ClearToolResults().placeholder)
     whole = [json.dumps(m) for m in sent]
     return frozenset(
         i

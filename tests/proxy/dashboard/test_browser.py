@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import httpx2
 import pytest
 import pytest_asyncio
+from starlette.types import ASGIApp
 
 from tests.fakes.browser import BINARY, Page, browsing
 from tests.fakes.server import serving
@@ -45,7 +46,11 @@ async def at(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Shown]:
     async with AsyncExitStack() as stack:
         upstream = await stack.enter_async_context(running())
         answering(upstream)
-        client = await started(lambda app: stack.enter_async_context(serving(app)), upstream, records, SETTINGS)
+
+        async def serve(app: ASGIApp, **options: str) -> str:
+            return await stack.enter_async_context(serving(app, **options))
+
+        client = await started(serve, upstream, records, SETTINGS)
         await stack.enter_async_context(client)
         talk = Talk(client, upstream, [user("Plan a garden.")])
         await talk.send()
