@@ -28,7 +28,8 @@ WINDOW = 1000
 def settings(state: str, policy: str = "fifo") -> str:
     rules = f"window: {WINDOW}, reserve_output: 0, policy: {policy}, breathing_turns: 0, hold: {{wait_s: 10}}"
     rules += ", recall: {budget: 0}"  # what comes back is the policy's own, and there are two policies here
-    noted = "{name: noted, match: {path: /noted}, policy: rwr, keep_prefix: 0, recall: {budget: 0.3}, cache: {min_tokens: 0}}"
+    noted = "{name: noted, match: {path: /noted}, policy: rwr, keep_prefix: 0, recall: {budget: 0.3}, "
+    noted += "cache: {min_tokens: 0}}"
     # Processes that share two cores with others answer late; what a store that is late costs is tested elsewhere.
     return (
         f"state: '{state}'\nstate_timeout_s: 10\nembeddings: {{backend: none}}\ndefaults: {{{rules}}}\n"
