@@ -22,7 +22,7 @@ from starlette.types import ASGIApp
 from uvicorn.supervisors import Multiprocess
 
 from proxy import config as configs
-from proxy import logs
+from proxy import logs, malloc
 from proxy.audit.store import AuditStore
 from proxy.config.scalars import unshared
 from proxy.config.schema import Config
@@ -105,6 +105,7 @@ def _sockets(options: uvicorn.Config, admin_port: int | None) -> list[socket.soc
 
 def worker() -> ASGIApp:
     """The application of one worker process, on the file that its parent was started with."""
+    malloc.bound()
     # Imported here, since what it imports reads METRICS_VARIABLE, and since the parent does without.
     from proxy.app import create_app
     from proxy.http.heads import BoundedHeads
