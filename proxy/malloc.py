@@ -24,4 +24,4 @@ def bound() -> bool:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError, TypeError):  # another C library, or another system
         return False
-    return all([mallopt(parameter, value) == 1 for parameter, value in SETTINGS.items()])
+    return {mallopt(parameter, value) for parameter, value in SETTINGS.items()} == {1}
